@@ -1,0 +1,31 @@
+"""Errors that carry every fault of an input, each with its place and a hint."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class FaultsError(ValueError):
+    """One raise for all faults of an input: `faults` holds one line each."""
+
+    def __init__(self, faults: str | Sequence[str]):
+        self.faults: tuple[str, ...] = (faults,) if isinstance(faults, str) else tuple(faults)
+        super().__init__("\n".join(self.faults))
+
+
+def did_you_mean(got: object, choices: Iterable[str]) -> str:
+    """Return the hint that ends a message about a wrong name.
+
+    >>> did_you_mean("exb", ["exp", "log"])
+    'did you mean exp?'
+    >>> did_you_mean("zzz", ["exp", "log"])
+    'known: exp, log'
+    >>> did_you_mean("zzz", [])
+    'there are none'
+    """
+    names = list(choices)
+    near = difflib.get_close_matches(str(got), names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"known: {', '.join(names)}" if names else "there are none"
