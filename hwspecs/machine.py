@@ -1,0 +1,368 @@
+"""What a spatial machine is: a grid of compute and memory units, a network, off-chip memory.
+
+Attributes are plain numbers in base units, which end their names: `clock_hz`, `capacity_bytes`,
+`latency_cycles`. In a file the key lacks that ending and the value carries its unit
+(`latency: 6 cycles`). From Python give either the attribute name with a number or the key with
+a text. All types are frozen; `machine.model_copy(update={...})` makes a variant (unchecked).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+
+from hwspecs import units
+from hwspecs.errors import RuleError
+
+DataType = Literal["fp32", "bf16", "fp16", "fp8_e4m3"]
+DATA_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1}
+
+_UNIT_ENDING = re.compile(r"_(hz|bytes_per_s|bytes|cycles|beats)$")
+
+
+def _key(attribute: str) -> str:
+    return _UNIT_ENDING.sub("", attribute)
+
+
+def _quantity(quantity: units.Quantity) -> Any:
+    def parse(value: object, info: ValidationInfo) -> int | float:
+        from_file = bool(info.context and info.context.get("from_file"))
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if plain and not from_file:
+            return units.number(value, quantity)
+        return units.parse(value, quantity)
+
+    return BeforeValidator(parse)
+
+
+def _text_schema(quantity: units.Quantity) -> WithJsonSchema:
+    example = [quantity.example]
+    return WithJsonSchema({"type": "string", "pattern": quantity.pattern, "examples": example})
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise RuleError("a power of two", f"{1 << value.bit_length() - 1} is the nearest below")
+    return value
+
+
+Hertz = Annotated[float, _quantity(units.FREQUENCY), _text_schema(units.FREQUENCY)]
+Bytes = Annotated[int, _quantity(units.SIZE), _text_schema(units.SIZE)]
+BytesPerSecond = Annotated[float, _quantity(units.RATE), _text_schema(units.RATE)]
+Cycles = Annotated[int, _quantity(units.DURATION), _text_schema(units.DURATION)]
+Beats = Annotated[int, _quantity(units.DEPTH), _text_schema(units.DEPTH)]
+Count = Annotated[int, Field(strict=True, ge=1, le=65536)]
+Side = Annotated[int, Field(strict=True, ge=1, le=512)]
+Stages = Annotated[int, Field(strict=True, ge=0, le=1024)]
+Name = Annotated[str, Field(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Text = Annotated[str, Field(strict=True, min_length=1, max_length=400)]
+PatternRow = Annotated[str, Field(strict=True, pattern=r"^[CM]{1,512}$")]
+
+
+class Spec(BaseModel):
+    """Common settings: frozen, no unknown keys, keys are attribute names without their unit."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=_key,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class Grid(Spec):
+    """Where compute and memory units stand: a small pattern repeated over rows and columns."""
+
+    rows: Side
+    columns: Side
+    pattern: Annotated[tuple[PatternRow, ...], Field(min_length=1, max_length=512)] = ("CM", "MC")
+    """Rows of letters, C compute and M memory, repeating in both directions from the top left;
+    [CM, MC] is a checkerboard with compute where row + column is even."""
+    compute_units: Count = Field(default_factory=lambda data: _count(data, "C"))
+    """Compute units, where fewer than the pattern has; the last sites then stay empty."""
+    memory_units: Count = Field(default_factory=lambda data: _count(data, "M"))
+    """Memory units, where fewer than the pattern has; the last sites then stay empty."""
+
+    @field_validator("pattern", mode="after")
+    @classmethod
+    def _check_pattern(cls, pattern: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if len({len(row) for row in pattern}) > 1:
+            raise RuleError("rows of equal length")
+        rows, columns = info.data.get("rows"), info.data.get("columns")
+        if rows is None or columns is None:
+            return pattern
+        if len(pattern) > rows or len(pattern[0]) > columns:
+            raise RuleError(f"no larger than the grid, {rows} rows of {columns}")
+        for letter, kind in (("C", "compute"), ("M", "memory")):
+            if not _sites(rows, columns, pattern, letter):
+                raise RuleError(f"a pattern with {kind} units ({letter})")
+        return pattern
+
+    @field_validator("compute_units", "memory_units", mode="after")
+    @classmethod
+    def _check_units(cls, units_wanted: int, info: ValidationInfo) -> int:
+        if not {"rows", "columns", "pattern"} <= info.data.keys():
+            return units_wanted
+        most = _count(info.data, "C" if info.field_name == "compute_units" else "M")
+        if units_wanted > most:
+            raise RuleError(f"at most the pattern's {most}", "enlarge the grid or the pattern")
+        return units_wanted
+
+    def sites(self, kind: Literal["compute", "memory"]) -> tuple[tuple[int, int], ...]:
+        """(row, column) of every unit of `kind`, in row-major order.
+
+        Raises ValueError for another kind.
+        """
+        if kind not in ("compute", "memory"):
+            raise ValueError(f"Grid.sites: kind must be compute or memory, got {kind!r}")
+        letter, count = ("C", self.compute_units) if kind == "compute" else ("M", self.memory_units)
+        return _sites(self.rows, self.columns, self.pattern, letter)[:count]
+
+
+@lru_cache(maxsize=32)
+def _sites(
+    rows: int, columns: int, pattern: tuple[str, ...], letter: str
+) -> tuple[tuple[int, int], ...]:
+    height, width = len(pattern), len(pattern[0])
+    return tuple(
+        (row, column)
+        for row in range(rows)
+        for column in range(columns)
+        if pattern[row % height][column % width] == letter
+    )
+
+
+def _count(data: dict[str, Any], letter: str) -> int:
+    if not {"rows", "columns", "pattern"} <= data.keys():
+        return 1  # A fault is reported already; this only lets the other fields be checked.
+    return len(_sites(data["rows"], data["columns"], data["pattern"], letter))
+
+
+class Operation(Spec):
+    """What one operation costs in a compute unit where it is not one stage at full rate."""
+
+    stages: Count = 1
+    """Pipeline stages that it takes."""
+    ii_cycles: Cycles = 1
+    """Initiation interval: cycles between two firings of a unit that runs it."""
+
+
+class Compute(Spec):
+    """A compute unit: `lanes` wide, `stages` deep, one operation a stage and lane each cycle."""
+
+    lanes: Annotated[Count, Field(le=1024)]
+    stages: Annotated[Count, Field(le=1024)]
+    packing: Annotated[Count, Field(le=64)] = 1
+    """Multiplications of the stored data type that one lane does at once."""
+    registers: Count
+    """Registers a stage and lane."""
+    vector_in: Count
+    vector_out: Count
+    scalar_in: Count
+    scalar_out: Count
+    fifo_depth_beats: Beats
+    """Depth of each input FIFO; beats in flight count towards it."""
+    latency_cycles: Cycles
+    """Cycles from firing to result, however many stages and lanes are used."""
+    reduction_stages: Stages = Field(
+        default_factory=lambda data: int(data.get("lanes", 1)).bit_length() - 1
+    )
+    """Stages that a reduction over all lanes takes; log2(lanes) where not given."""
+    accumulate_latency_cycles: Cycles = 1
+    """Cycles between two touches of one accumulator register inside the unit."""
+    operations: Annotated[dict[Name, Operation], Field(max_length=256)] = Field(
+        default_factory=dict
+    )
+    """Operations that take more than one stage or cannot start every cycle."""
+
+    @field_validator("lanes", mode="after")
+    @classmethod
+    def _check_lanes(cls, lanes: int) -> int:
+        return _power_of_two(lanes)
+
+    @field_validator("operations", mode="after")
+    @classmethod
+    def _check_operations(
+        cls, operations: dict[str, Operation], info: ValidationInfo
+    ) -> dict[str, Operation]:
+        stages = info.data.get("stages")
+        long = [name for name, row in operations.items() if stages and row.stages > stages]
+        if long:
+            raise RuleError(f"operations of at most the unit's {stages} stages", f"see {long[0]}")
+        return operations
+
+    def operation(self, name: str) -> Operation:
+        """Stages and II of the operation `name`: the machine's own row, or one stage, II 1."""
+        return self.operations.get(name, Operation())
+
+
+class Memory(Spec):
+    """A memory unit: a banked scratchpad."""
+
+    capacity_bytes: Bytes
+    banks: Count
+    vector_in: Count
+    """Beats a cycle that it can take in."""
+    vector_out: Count
+    """Beats a cycle that it can put out."""
+    fifo_depth_beats: Beats
+    write_to_token_cycles: Cycles
+    """From the last write of a tile to the token that lets its reader start."""
+    read_cycles: Cycles
+
+    @field_validator("banks", mode="after")
+    @classmethod
+    def _check_banks(cls, banks: int, info: ValidationInfo) -> int:
+        _power_of_two(banks)
+        if info.data.get("capacity_bytes", 0) % banks:
+            raise RuleError(f"a divisor of the capacity, {info.data['capacity_bytes']} B")
+        return banks
+
+
+class Network(Spec):
+    """How beats travel between units."""
+
+    kind: Literal["ideal", "static"]
+    """ideal: a wire for every channel. static: routes over links, each link kept for one channel."""
+    topology: Literal["mesh"] = "mesh"
+    channel_cycles: Cycles
+    """Latency of a channel before any hop."""
+    credit_cycles: Cycles
+    """From a pop to the free slot seen by the writer."""
+    hop_cycles: Cycles = 1
+    vector_links: Count = 1
+    """Vector links a direction between neighbouring switches; ignored by an ideal network."""
+    scalar_links: Count = 1
+
+
+class Generators(Spec):
+    """Address generators, which stream between the grid and off-chip memory."""
+
+    count: Count
+    latency_cycles: Cycles
+    outstanding_requests: Count
+    """Requests that each generator may have in flight."""
+
+
+class OffChip(Spec):
+    """Off-chip memory; rates are those of one channel."""
+
+    standard: Text
+    """What it is, such as DDR3-1600."""
+    channels: Count
+    peak_bytes_per_s: BytesPerSecond
+    """Rate of the pins; bounds use this one."""
+    read_bytes_per_s: BytesPerSecond
+    """Rate that reads reach."""
+    write_bytes_per_s: BytesPerSecond
+    """Rate that writes reach."""
+    latency_cycles: Cycles
+    burst_bytes: Bytes
+    interleave_bytes: Bytes
+    """Consecutive bytes on one channel before the next channel follows."""
+    capacity_bytes: Bytes
+
+    @field_validator("read_bytes_per_s", "write_bytes_per_s", mode="after")
+    @classmethod
+    def _check_rate(cls, rate: float, info: ValidationInfo) -> float:
+        peak = info.data.get("peak_bytes_per_s")
+        if peak is not None and rate > peak:
+            raise RuleError(f"at most the peak rate, {peak / 1e9:g} GB/s")
+        return rate
+
+    @field_validator("burst_bytes", "interleave_bytes", mode="after")
+    @classmethod
+    def _check_block(cls, block: int, info: ValidationInfo) -> int:
+        burst = info.data.get("burst_bytes", 1)
+        _power_of_two(block)
+        if block < burst:
+            raise RuleError(f"at least one burst, {burst} B")
+        return block
+
+
+class Machine(Spec):
+    """A spatial accelerator; every number the simulator and the mapper use is in here."""
+
+    name: Name
+    summary: Text
+    family: Literal["spatial"]
+    clock_hz: Hertz
+    word_bytes: Annotated[Bytes, Field(le=64)]
+    """Bytes of one lane's word."""
+    data_type: DataType
+    """Type of stored words and operands."""
+    accumulate_type: DataType
+    """Type that sums are kept in."""
+    grid: Grid
+    compute: Compute
+    memory: Memory
+    network: Network
+    generators: Generators
+    off_chip: OffChip
+
+    @field_validator("word_bytes", mode="after")
+    @classmethod
+    def _check_word(cls, word: int) -> int:
+        return _power_of_two(word)
+
+    @field_validator("data_type", mode="after")
+    @classmethod
+    def _check_data_type(cls, data_type: str, info: ValidationInfo) -> str:
+        word = info.data.get("word_bytes")
+        if word is not None and DATA_BYTES[data_type] > word:
+            raise RuleError(f"a type that fits a word of {word} B")
+        return data_type
+
+    @field_validator("accumulate_type", mode="after")
+    @classmethod
+    def _check_accumulate_type(cls, accumulate_type: str, info: ValidationInfo) -> str:
+        data_type = info.data.get("data_type")
+        if data_type is not None and DATA_BYTES[accumulate_type] < DATA_BYTES[data_type]:
+            raise RuleError(f"a type at least as wide as the data type, {data_type}")
+        return accumulate_type
+
+    @field_validator("compute", mode="after")
+    @classmethod
+    def _check_packing(cls, compute: Compute, info: ValidationInfo) -> Compute:
+        word, data_type = info.data.get("word_bytes"), info.data.get("data_type")
+        if word is None or data_type is None:
+            return compute
+        if compute.packing * DATA_BYTES[data_type] > word:
+            most = word // DATA_BYTES[data_type]
+            rule = f"a unit whose packing is at most {most} ({data_type} in a word of {word} B)"
+            raise RuleError(rule, f"packing is {compute.packing}")
+        return compute
+
+    @property
+    def peak_ops_per_cycle(self) -> int:
+        """Operations a cycle with every stage of every lane busy (packing not counted)."""
+        return self.grid.compute_units * self.compute.lanes * self.compute.stages
+
+    @property
+    def off_chip_peak_bytes_per_cycle(self) -> float:
+        """Bytes a cycle over all off-chip channels at their peak rate."""
+        return self.off_chip.channels * self.off_chip.peak_bytes_per_s / self.clock_hz
+
+    @property
+    def content_hash(self) -> str:
+        """12 hex digits that change with any value but not with comments, layout or units' form."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def __hash__(self) -> int:
+        return hash(self.content_hash)
