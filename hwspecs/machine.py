@@ -40,8 +40,7 @@ def _key(attribute: str) -> str:
 def _quantity(quantity: units.Quantity) -> Any:
     def parse(value: object, info: ValidationInfo) -> int | float:
         from_file = bool(info.context and info.context.get("from_file"))
-        plain = isinstance(value, int | float) and not isinstance(value, bool)
-        if plain and not from_file:
+        if not from_file and isinstance(value, int | float) and not isinstance(value, bool):
             return units.number(value, quantity)
         return units.parse(value, quantity)
 
@@ -238,7 +237,7 @@ class Network(Spec):
     """How beats travel between units."""
 
     kind: Literal["ideal", "static"]
-    """ideal: a wire for every channel. static: routes over links, each link kept for one channel."""
+    """ideal: a wire for every channel. static: routes over links, one channel a link."""
     topology: Literal["mesh"] = "mesh"
     channel_cycles: Cycles
     """Latency of a channel before any hop."""

@@ -62,6 +62,9 @@ def check(model_cls: type[Model], located: Located) -> Model:
         )
     except ValidationError as error:
         faults = _merged(error.errors(include_url=False), model_cls, located)
+        # Where the reader left a hole (an alias, say) the hole itself is no second fault.
+        known = {(fault.line, fault.column) for fault in located.faults}
+        faults = [fault for fault in faults if (fault.line, fault.column) not in known]
         raise SpecError(_shortened([*located.faults, *faults])) from error
     if located.faults:
         raise SpecError(_shortened(located.faults))
@@ -103,13 +106,18 @@ def _path_in(content: Any, loc: tuple[int | str, ...], missing: bool) -> PathOf:
     """Drop from pydantic's location what is no step in the data, such as a union's branch."""
     path: list[int | str] = []
     for index, step in enumerate(loc):
-        last = index == len(loc) - 1
-        if (isinstance(content, dict) and step in content) or (isinstance(content, list) and isinstance(step, int) and step < len(content)):
+        if _holds(content, step):
             content = content[step]
-        elif not (missing and last):
+        elif not (missing and index == len(loc) - 1):
             continue
         path.append(step)
     return tuple(path)
+
+
+def _holds(content: Any, step: int | str) -> bool:
+    if isinstance(content, dict):
+        return step in content
+    return isinstance(content, list) and isinstance(step, int) and step < len(content)
 
 
 def _rule(error: ErrorDetails, siblings: tuple[str, ...]) -> tuple[str, str]:
