@@ -13,7 +13,8 @@ The rules a reader needs (the simulator's own files restate them where they are 
   used; its front token must have arrived for every firing, used or not, unless the port is `late`,
   which needs its token only when used.
 * A port with several channels uses one of them at a firing: the mixed-radix number whose digits are
-  `counter[loop] % modulus` for `(loop, modulus)` in `select`, first entry most significant.
+  `counter[loop] // divisor % modulus` for `(loop, divisor, modulus)` in `select`, first entry most
+  significant.
 * Firing n happens at max(firing n-1 + ii_cycles, arrival of every token needed, room in every channel
   pushed). A pushed token arrives at firing + latency_cycles + channel.latency_cycles. A popped slot
   may be filled again by a push that fires channel.credit_cycles after the pop.
@@ -91,7 +92,7 @@ class Port:
     channels: tuple[str, ...]
     level: int
     value: str = ""
-    select: tuple[tuple[int, int], ...] = ()
+    select: tuple[tuple[int, int, int], ...] = ()
     last: tuple[int, ...] = ()
     late: bool = False
     boxes: tuple[Box, ...] = ()
