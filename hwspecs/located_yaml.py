@@ -104,11 +104,13 @@ def _too_large(source: str, what: str) -> Fault:
 
 def _read_file(path: Path, what: str) -> str:
     source = str(path)
-    if path.exists() and not path.is_file():
-        raise SpecError([Fault(source, 0, 0, "", f"a {what} must be a file, got a directory")])
     try:
+        if path.exists() and not path.is_file():
+            raise SpecError([Fault(source, 0, 0, "", f"a {what} must be a plain file")])
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
+    except SpecError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError([Fault(source, 0, 0, "", f"must be readable, got: {reason}")]) from error
@@ -162,8 +164,11 @@ class _Reader:
         )
 
     def _events(self, text: str) -> Iterator[yaml.Event]:
+        loader: yaml.SafeLoader | None = None
         try:
-            yield from yaml.parse(text, Loader=yaml.SafeLoader)
+            loader = yaml.SafeLoader(text)
+            while loader.check_event():
+                yield loader.get_event()
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -177,9 +182,9 @@ class _Reader:
         except (ValueError, OverflowError) as error:
             if isinstance(error, SpecError):
                 raise
-            # An escape such as "\UFFFFFFFF" is no character; the parser lets chr() complain.
-            place = max(self.value_places.values(), default=(1, 1))
-            self._refuse(place, f"must be YAML, got: {error}", error)
+            # PyYAML lets int() and chr() complain of an escape such as "\\UFFFFFFFF".
+            place = _line_column(text, loader.index) if loader else (1, 1)
+            self._refuse(place, "must be YAML, got a number or escape out of range", error)
 
     def _refuse(self, place: Place, message: str, cause: Exception) -> None:
         raise SpecError([*self.faults, Fault(self.source, *place, "", message)]) from cause

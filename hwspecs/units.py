@@ -6,6 +6,7 @@ Every quantity of a machine is positive, so signs, zero, NaN and infinity are re
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -90,7 +91,7 @@ def number(value: int | float, quantity: Quantity) -> int | float:
     >>> number(2, DURATION)
     2
     """
-    if isinstance(value, float) and not value < float("inf"):
+    if not math.isfinite(value):
         raise RuleError(f"{quantity.name}, finite")
     return _in_range(Fraction(value), quantity)
 
