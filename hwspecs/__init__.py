@@ -2,7 +2,7 @@
 
 from hwspecs.errors import Fault, RuleError, SpecError
 from hwspecs.load import load, names
-from hwspecs.located_yaml import Located, read
+from hwspecs.located_yaml import Located, read, write
 from hwspecs.machine import Machine
 from hwspecs.validate import check, did_you_mean
 
@@ -17,4 +17,5 @@ __all__ = [
     "load",
     "names",
     "read",
+    "write",
 ]

@@ -98,6 +98,23 @@ def read(text_or_path: str | Path, what: str) -> Located:
     return _Reader(source).read(text)
 
 
+def write(data: dict[str, Any]) -> str:
+    """Return plain dicts, lists and scalars as YAML that `read` takes back.
+
+    >>> print(write({"tile": {"i": 64}, "time": ["i.o"]}), end="")
+    tile: {i: 64}
+    time: [i.o]
+    """
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=100)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no anchors: the reader takes none."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def _too_large(source: str, what: str) -> Fault:
     return Fault(source, 0, 0, "", f"a {what} file must be at most {MAX_BYTES} bytes")
 
