@@ -303,4 +303,5 @@ class _Reader:
 
 def _place(event: yaml.Event) -> Place:
     mark = event.start_mark
+    assert mark is not None, "the parser marks every event"
     return mark.line + 1, mark.column + 1

@@ -64,6 +64,7 @@ BytesPerSecond = Annotated[float, _quantity(units.RATE), _text_schema(units.RATE
 Cycles = Annotated[int, _quantity(units.DURATION), _text_schema(units.DURATION)]
 Beats = Annotated[int, _quantity(units.DEPTH), _text_schema(units.DEPTH)]
 Count = Annotated[int, Field(strict=True, ge=1, le=65536)]
+Width = Annotated[int, Field(strict=True, ge=1, le=1024)]
 Side = Annotated[int, Field(strict=True, ge=1, le=512)]
 Stages = Annotated[int, Field(strict=True, ge=0, le=1024)]
 Name = Annotated[str, Field(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -164,9 +165,9 @@ class Operation(Spec):
 class Compute(Spec):
     """A compute unit: `lanes` wide, `stages` deep, one operation a stage and lane each cycle."""
 
-    lanes: Annotated[Count, Field(le=1024)]
-    stages: Annotated[Count, Field(le=1024)]
-    packing: Annotated[Count, Field(le=64)] = 1
+    lanes: Width
+    stages: Width
+    packing: Width = 1
     """Multiplications of the stored data type that one lane does at once."""
     registers: Count
     """Registers a stage and lane."""

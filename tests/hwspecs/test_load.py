@@ -85,8 +85,8 @@ def test_load_reports_a_fault_with_its_place(tmp_path, old, new, column, said):
     assert len(hits) == 1, str(caught.value)
     assert hits[0].column == column
     # A rule between two values is reported at the second of them; a key given twice likewise.
-    second = {"word: 2 B": "data_type", "rows: 1": "pattern", "capacity: 6 B": "banks"}
-    line = line_of(second.get(new, old)) + new.count("\n")
+    second = {"word: 2 B": "data_type:", "rows: 1": "pattern", "capacity: 6 B": "banks"}
+    line = line_of(second.get(new) or old) + new.count("\n")
     assert str(hits[0]).startswith(f"{tmp_path / 'changed.yaml'}:{line}:{column}: ")
 
 
