@@ -1,9 +1,11 @@
 """Graphs: building by plain calls, and every rule that verification holds."""
 
 import dataclasses
+import doctest
 
 import pytest
 
+from dataflow import graph as graph_module
 from dataflow.graph import (
     Axes,
     Builder,
@@ -279,3 +281,8 @@ def test_verify_checks_outputs():
         "graph g, output w: merge must be empty, add or max, got 'ad'; did you mean add?",
         "graph g, output w: index must be over the axes of x, got 'm'; known: n",
     )
+
+
+def test_examples_in_docstrings_hold():
+    failed, tried = doctest.testmod(graph_module)
+    assert (failed, tried > 0) == (0, True)

@@ -1,10 +1,13 @@
 """Affine forms: arithmetic, evaluation, substitution, text."""
 
+import doctest
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataflow import errors, index
 from dataflow.index import Affine, AffineError, affine, parse_affine
 
 names = st.sampled_from(["n", "n1", "m.b", "m.i", "rows", "_x"])
@@ -99,3 +102,9 @@ def test_arithmetic_and_substitution_agree_with_evaluation(a, b, factor, values)
     assert (a - b).evaluate(at) == left - right
     assert (a * factor).evaluate(at) == left * factor
     assert a.substitute({"n": b}).evaluate(at) == a.evaluate({**at, "n": right})
+
+
+@pytest.mark.parametrize("module", [index, errors], ids=lambda module: module.__name__)
+def test_examples_in_docstrings_hold(module):
+    failed, tried = doctest.testmod(module)
+    assert (failed, tried > 0) == (0, True)
