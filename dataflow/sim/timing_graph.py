@@ -1,0 +1,377 @@
+"""A Program reduced to what takes time: units, channels and firing plans as plain numbers.
+
+Both engines read this form. What it leaves out: values, addresses, names of loops.
+
+A unit's nest is first made short: loops of one trip go, and neighbours merge where no port tells
+them apart. Then firings come as runs, `(count, action)`: an action says which channels must hold
+a token, which are popped and which pushed, and holds for all firings of the run. All firings of
+the innermost loop but the last share one action; runs of inner loops are written out once as a
+pattern and repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dataflow.errors import FaultsError, did_you_mean
+from dataflow.program import Channel, Port, Program, Unit
+from dataflow.sim.account import BLOCKED, OFF_CHIP, WAITING
+
+_PATTERN_RUNS = 1024
+
+
+class ProgramError(FaultsError):
+    """A Program whose units and channels do not fit together."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What one firing does: `needs` are (channel, popped) in declaration order, then pushes."""
+
+    needs: tuple[tuple[int, bool], ...]
+    pushes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PortPlan:
+    """A port over the short nest: used where the loops from `level` on and those in `last` wrap.
+
+    select: (loop, divisor, modulus, weight) entries: the channel's place is the sum of
+    weight * (counter // divisor % modulus).
+    """
+
+    channels: tuple[int, ...]
+    level: int
+    last: tuple[int, ...]
+    select: tuple[tuple[int, int, int, int], ...]
+    late: bool
+
+
+@dataclass(frozen=True)
+class UnitPlan:
+    """A unit's short nest; `point_firings` firings make one point of its domain."""
+
+    name: str
+    kind: str
+    trips: tuple[int, ...]
+    inputs: tuple[PortPlan, ...]
+    outputs: tuple[PortPlan, ...]
+    ii_cycles: int
+    firings: int
+    point_firings: int
+
+
+@dataclass(frozen=True)
+class ChannelPlan:
+    """A channel; latency_cycles is from the push's firing to the arrival.
+
+    token_charge: what a reader's wait for a token is charged to. carries: whether its arrivals
+    count as the run's end (a returned credit does not).
+    """
+
+    name: str
+    writer: int
+    reader: int
+    capacity: int
+    latency_cycles: int
+    credit_cycles: int
+    initial: int
+    token_charge: int
+    carries: bool
+
+
+@dataclass(frozen=True)
+class TimingGraph:
+    """Units and channels, both in declaration order, by place."""
+
+    units: tuple[UnitPlan, ...]
+    channels: tuple[ChannelPlan, ...]
+
+    @property
+    def firings(self) -> int:
+        """Firings of all units in a whole run."""
+        return sum(unit.firings for unit in self.units)
+
+
+def build(program: Program, keep_points: bool = False) -> TimingGraph:
+    """Return the timing graph of `program`.
+
+    keep_points: never merge a domain loop with a walk loop, so that no run of firings that
+    differ in kind spans a point's end.
+    Raises ProgramError with every fault found.
+    """
+    faults = _faults(program)
+    if faults:
+        raise ProgramError(faults)
+    index = {channel.name: place for place, channel in enumerate(program.channels)}
+    units = tuple(_unit_plan(unit, index, keep_points) for unit in program.units)
+    places = {unit.name: place for place, unit in enumerate(program.units)}
+    charges = _token_charges(program)
+    channels = tuple(
+        ChannelPlan(
+            name=channel.name,
+            writer=places[channel.writer],
+            reader=places[channel.reader],
+            capacity=channel.capacity,
+            latency_cycles=program.units[places[channel.writer]].latency_cycles
+            + channel.latency_cycles,
+            credit_cycles=channel.credit_cycles,
+            initial=channel.initial,
+            token_charge=charges[channel.name],
+            carries=channel.kind != "credit",
+        )
+        for channel in program.channels
+    )
+    return TimingGraph(units, channels)
+
+
+def _faults(program: Program) -> list[str]:
+    """Every fault of the wiring, a line each."""
+    faults: list[str] = []
+    names = [unit.name for unit in program.units]
+    channels = {channel.name: channel for channel in program.channels}
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        faults.append(f"program: unit names must be unique, got {', '.join(twice)} twice")
+    if len(channels) != len(program.channels):
+        faults.append("program: channel names must be unique, got one twice")
+    ends: dict[tuple[str, str], str] = {}
+    for unit in program.units:
+        faults.extend(_unit_faults(unit))
+        for role, ports in (("reader", unit.inputs), ("writer", unit.outputs)):
+            for name in (name for port in ports for name in port.channels):
+                faults.extend(_end_faults(unit.name, role, name, channels))
+                if (role, name) in ends:
+                    faults.append(f"{unit.name}: channel {name} must have one {role} port, got two")
+                ends[role, name] = unit.name
+    for channel in program.channels:
+        faults.extend(_channel_faults(channel, names, ends, program))
+    return faults
+
+
+def _unit_faults(unit: Unit) -> Iterator[str]:
+    where = unit.name
+    short = [loop.digit for loop in unit.loops if loop.trips < 1]
+    if short:
+        yield f"{where}: trips must be at least 1, got less for loop {', '.join(short)}"
+    if not 0 <= unit.points <= len(unit.loops):
+        yield f"{where}: points must be 0 to {len(unit.loops)}, got {unit.points}"
+    if unit.ii_cycles < 1:
+        yield f"{where}: ii_cycles must be at least 1, got {unit.ii_cycles}"
+    for port in (*unit.inputs, *unit.outputs):
+        named = (*port.last, *(entry[0] for entry in port.select))
+        if not 0 <= port.level <= len(unit.loops) or any(
+            not 0 <= loop < len(unit.loops) for loop in named
+        ):
+            yield f"{where}: port {port.channels} must name loops of its unit, got one outside"
+        if math.prod(modulus for _, _, modulus in port.select) != len(port.channels):
+            yield (
+                f"{where}: port {port.channels} must have as many channels as its select counts,"
+                f" got {len(port.channels)}"
+            )
+
+
+def _end_faults(unit: str, role: str, name: str, channels: dict[str, Channel]) -> Iterator[str]:
+    if name not in channels:
+        hint = did_you_mean(name, channels)
+        yield f"{unit}: channel must be one of the program, got {name!r}; {hint}"
+    elif getattr(channels[name], role) != unit:
+        yield (
+            f"{unit}: channel {name} must have it as {role}, got {getattr(channels[name], role)!r}"
+        )
+
+
+def _channel_faults(
+    channel: Channel, names: list[str], ends: dict[tuple[str, str], str], program: Program
+) -> Iterator[str]:
+    where = channel.name
+    for role in ("writer", "reader"):
+        end = getattr(channel, role)
+        if end not in names:
+            yield f"{where}: {role} must be a unit, got {end!r}; {did_you_mean(end, names)}"
+        elif (role, channel.name) not in ends:
+            yield f"{where}: {role} {end} must have a port on it, got none"
+    if not 0 <= channel.initial <= channel.capacity or channel.capacity < 1:
+        yield (
+            f"{where}: capacity must be at least 1 and hold the initial tokens,"
+            f" got capacity {channel.capacity}, initial {channel.initial}"
+        )
+    if channel.credit_cycles < 1:
+        yield f"{where}: credit_cycles must be at least 1, got {channel.credit_cycles}"
+    writer = next((unit for unit in program.units if unit.name == channel.writer), None)
+    if writer is not None and writer.latency_cycles + channel.latency_cycles < 1:
+        yield f"{where}: latency with its writer's must be at least 1 cycle, got 0"
+
+
+def _token_charges(program: Program) -> dict[str, int]:
+    """What waiting for a token of each channel is charged to."""
+    units = {unit.name: unit for unit in program.units}
+    channels = {channel.name: channel for channel in program.channels}
+    charges: dict[str, int] = {}
+
+    def from_memory(channel: Channel) -> bool:
+        """Whether its tokens come from a load, directly or through a scratchpad."""
+        unit = units[channel.writer]
+        if unit.kind not in ("write", "read"):
+            return unit.kind == "load"
+        fed = [channels[name] for port in unit.inputs for name in port.channels]
+        return any(from_memory(feed) for feed in fed if feed.kind != "credit")
+
+    for channel in program.channels:
+        if channel.kind == "credit":
+            charges[channel.name] = BLOCKED
+        else:
+            charges[channel.name] = OFF_CHIP if from_memory(channel) else WAITING
+    return charges
+
+
+def _unit_plan(unit: Unit, index: dict[str, int], keep_points: bool) -> UnitPlan:
+    """Return `unit` with its nest made as short as its ports allow."""
+    ports = (*unit.inputs, *unit.outputs)
+    apart = {port.level for port in ports}
+    for loop in (
+        loop for port in ports for loop in (*port.last, *(entry[0] for entry in port.select))
+    ):
+        apart |= {loop, loop + 1}
+    if keep_points:
+        apart.add(unit.points)
+    trips: list[int] = []
+    place = []  # old loop -> new loop, or -1 where it has one trip
+    level = [0]  # old boundary -> new boundary
+    split = True
+    for number, loop in enumerate(unit.loops):
+        split = split or number in apart
+        if loop.trips > 1 and (split or not trips):
+            trips.append(loop.trips)
+            split = False
+        elif loop.trips > 1:
+            trips[-1] *= loop.trips
+        place.append(len(trips) - 1 if loop.trips > 1 else -1)
+        level.append(len(trips))
+    plans = tuple(_port_plan(port, place, level, index) for port in ports)
+    count = len(unit.inputs)
+    walk = math.prod(loop.trips for loop in unit.loops[unit.points :])
+    return UnitPlan(
+        unit.name,
+        unit.kind,
+        tuple(trips),
+        plans[:count],
+        plans[count:],
+        unit.ii_cycles,
+        unit.firings,
+        walk,
+    )
+
+
+def _port_plan(port: Port, place: list[int], level: list[int], index: dict[str, int]) -> PortPlan:
+    select, weight = [], 1
+    for loop, divisor, modulus in reversed(port.select):
+        if modulus > 1 and place[loop] >= 0:
+            select.append((place[loop], divisor, modulus, weight))
+        weight *= modulus
+    return PortPlan(
+        channels=tuple(index[name] for name in port.channels),
+        level=level[port.level],
+        last=tuple(place[loop] for loop in port.last if place[loop] >= 0),
+        select=tuple(select),
+        late=port.late,
+    )
+
+
+def runs(unit: UnitPlan) -> Iterator[list[tuple[int, Action]]]:
+    """Yield all firings of `unit` in order, as lists of (count, action)."""
+    trips = unit.trips
+    depth = len(trips)
+    ports = (*unit.inputs, *unit.outputs)
+    digits = sorted({entry[:3] for port in ports for entry in port.select})
+    lasts = sorted({loop for port in ports for loop in port.last})
+    special = (*(loop for loop, _, _ in digits), *lasts)
+    outer = _pattern_start(trips, max(special, default=-1) + 1)
+    actions: dict[Action, Action] = {}
+    patterns: dict[tuple[int, ...], tuple[list[tuple[int, Action]], list[Action]]] = {}
+    counter = [0] * outer
+
+    def prepared() -> tuple[list[tuple[int, Action]], list[Action]]:
+        """The inner loops' runs but for their final firing, and that firing by wrap level."""
+        full = (*counter, *([0] * (depth - outer)))
+        ends = [_action(unit, full, wrap) for wrap in range(depth + 1)]
+        ends = [actions.setdefault(action, action) for action in ends]
+        return _pattern(trips, outer, ends), ends
+
+    while True:
+        key = (
+            *(counter[loop] // divisor % modulus for loop, divisor, modulus in digits),
+            *(counter[loop] == trips[loop] - 1 for loop in lasts),
+        )
+        if key not in patterns:
+            patterns[key] = prepared()
+        pattern, ends = patterns[key]
+        wrap = outer
+        while wrap and counter[wrap - 1] == trips[wrap - 1] - 1:
+            wrap -= 1
+        yield _joined(pattern, (1, ends[wrap]))
+        if wrap == 0:
+            return
+        counter[wrap - 1] += 1
+        counter[wrap:] = [0] * (outer - wrap)
+
+
+def _pattern_start(trips: tuple[int, ...], least: int) -> int:
+    """The first loop of the pattern: as far out as `least` and a bound on its length allow."""
+    start, length = len(trips), 1
+    while start > least:
+        # the innermost loop gives two runs, whatever its trips
+        length = length * trips[start - 1] if start < len(trips) else 2
+        if length > _PATTERN_RUNS:
+            break
+        start -= 1
+    return start
+
+
+def _pattern(trips: tuple[int, ...], start: int, ends: list[Action]) -> list[tuple[int, Action]]:
+    """The runs of the loops from `start` on, without their final firing.
+
+    ends[w] is the action of a firing at which the loops from w on stand at their last trip.
+    """
+    if start == len(trips):
+        return []
+    result = [(trips[-1] - 1, ends[-1])]
+    for loop in range(len(trips) - 2, start - 1, -1):
+        body, result = result, []
+        for _ in range(trips[loop] - 1):
+            for run in (*body, (1, ends[loop + 1])):
+                _append(result, run)
+        for run in body:
+            _append(result, run)
+    return result
+
+
+def _append(result: list[tuple[int, Action]], run: tuple[int, Action]) -> None:
+    if result and result[-1][1] is run[1]:
+        result[-1] = (result[-1][0] + run[0], run[1])
+    else:
+        result.append(run)
+
+
+def _joined(pattern: list[tuple[int, Action]], end: tuple[int, Action]) -> list:
+    if pattern and pattern[-1][1] is end[1]:
+        return [*pattern[:-1], (pattern[-1][0] + 1, end[1])]
+    return [*pattern, end]
+
+
+def _action(unit: UnitPlan, counter: tuple[int, ...], wrap: int) -> Action:
+    """The action of a firing: the loops from `wrap` on stand at their last trip.
+
+    Loops that ports name in `last` or `select` lie outside the pattern, so `counter` holds them.
+    """
+
+    def used(port: PortPlan) -> bool:
+        return port.level >= wrap and all(counter[d] == unit.trips[d] - 1 for d in port.last)
+
+    def chosen(port: PortPlan) -> int:
+        return port.channels[sum(counter[d] // by % m * weight for d, by, m, weight in port.select)]
+
+    needs = tuple((chosen(p), used(p)) for p in unit.inputs if used(p) or not p.late)
+    return Action(needs, tuple(chosen(p) for p in unit.outputs if used(p)))

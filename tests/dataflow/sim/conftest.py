@@ -1,0 +1,71 @@
+"""Short forms for hand-written Programs."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from dataflow.graph import Graph
+from dataflow.program import Channel, Host, Loop, Port, Program, Unit
+
+
+def make_unit(
+    name, loops, inputs=(), outputs=(), *, kind="compute", points=None, latency=6, ii=1, work=None
+):
+    """A unit whose loops are (digit, trips) pairs or bare trips."""
+    nest = tuple(
+        Loop(*loop) if isinstance(loop, tuple) else Loop(f"d{place}", loop)
+        for place, loop in enumerate(loops)
+    )
+    return Unit(
+        name,
+        kind,
+        nest,
+        len(nest) if points is None else points,
+        tuple(inputs),
+        tuple(outputs),
+        latency,
+        work if work is not None else Host("", ""),
+        ii,
+    )
+
+
+def make_sink(name, loops, *inputs):
+    """A host unit: it takes what comes and adds no time."""
+    return make_unit(name, loops, inputs, kind="host", latency=0)
+
+
+def make_port(channels, level, **options):
+    """A port on one channel or several, space-separated."""
+    return Port(tuple(channels.split()), level, **options)
+
+
+def make_program(
+    units, machine=None, graph=None, capacity=16, latency=3, scratchpads=(), tensors=(), **given
+):
+    """Wire `units`: channels are found in their ports; `given` overrides fields by channel name."""
+    ends = {}
+    for unit in units:
+        for role, ports in (("reader", unit.inputs), ("writer", unit.outputs)):
+            for name in (name for port in ports for name in port.channels):
+                ends.setdefault(name, {})[role] = unit.name
+    channels = tuple(
+        Channel(
+            **{
+                "name": name,
+                "capacity": capacity,
+                "latency_cycles": latency,
+                **roles,
+                **given.pop(name, {}),
+            }
+        )
+        for name, roles in ends.items()
+    )
+    assert not given, f"no such channel: {sorted(given)}"
+    graph = graph or Graph("test", {}, (), ())
+    return Program(graph, machine, tuple(units), channels, tuple(scratchpads), tuple(tensors))
+
+
+@pytest.fixture(scope="session")
+def wire():
+    """`wire.unit`, `wire.sink`, `wire.port`, `wire.program`."""
+    return SimpleNamespace(unit=make_unit, sink=make_sink, port=make_port, program=make_program)
