@@ -5,6 +5,7 @@ import pytest
 
 from dataflow.check import LIMIT_ELEMS, CheckError, check, perturbed, round_to, unit_roundoff
 from dataflow.graph import Builder, Graph
+from dataflow.kernels import build
 from dataflow.reference import draw_inputs, evaluate
 
 TYPES = ("fp32", "bf16", "fp16", "fp8_e4m3")
@@ -79,14 +80,24 @@ def test_check_passes_single_precision_arithmetic(graph: Graph) -> None:
 def test_check_fails_an_all_zero_output(graph: Graph, data_type: str) -> None:
     inputs = _inputs(graph, data_type)
     outputs = {name: np.zeros_like(value) for name, value in evaluate(graph, inputs).items()}
-    assert not check(graph, inputs, outputs, data_type, "fp32").passed
+    result = check(graph, inputs, outputs, data_type, "fp32")
+    assert not (result.passed and result.decisive)
 
 
 def test_check_says_where_rounding_alone_decides_the_output() -> None:
     graph = _running_tanh()
     inputs = _inputs(graph, "fp8_e4m3")
-    (output,) = check(graph, inputs, evaluate(graph, inputs), "fp8_e4m3", "fp32").outputs
-    assert not output.decisive
+    assert not check(graph, inputs, evaluate(graph, inputs), "fp8_e4m3", "fp32").decisive
+
+
+@pytest.mark.parametrize("name", ["attention", "fft_conv", "lstm", "gru"])
+def test_check_is_decisive_for_the_library_in_bf16(name: str) -> None:
+    graph = build(name)
+    inputs = _inputs(graph, "bf16")
+    zeros = {key: np.zeros_like(value) for key, value in evaluate(graph, inputs).items()}
+    result = check(graph, inputs, zeros, "bf16", "fp32")
+    assert result.decisive
+    assert not result.passed
 
 
 @pytest.mark.parametrize("data_type", TYPES)

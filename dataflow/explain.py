@@ -1,0 +1,69 @@
+"""What every printed figure means, one sentence a term; `--explain` and the tests read it."""
+
+from __future__ import annotations
+
+DEFINITIONS: dict[str, str] = {
+    "cycles": "The last arrival of a token or acknowledgement, plus one, in whole cycles of the"
+    " machine's clock; loading the configuration is not counted.",
+    "time": "Cycles divided by the machine's clock.",
+    "bound": "Cycles that no mapping of this kernel on this machine can go below, whatever the"
+    " schedule: the busiest of its resources at full rate, each proven in mapping/bounds.py.",
+    "bound by": "The resource whose part of the bound is the largest.",
+    "distance": "Cycles divided by the bound; 1.00 is as fast as the machine can be.",
+    "mapping bound": "Cycles that this mapping cannot go below: the firings of its busiest unit,"
+    " its busiest scratchpad, or the off-chip bytes it moves at the peak rate.",
+    "utilisation": "Firings of compute units times their initiation interval, summed over all"
+    " cells of all chains, as a share of the machine's compute units times the cycles of the run.",
+    "compute units": "Cells of the grid that compute, used of those there are; a chain of"
+    " operations that is longer than a unit's stages takes several.",
+    "memory units": "Scratchpad cells used of those there are, by capacity and by ports.",
+    "generators": "Off-chip address generators used of those there are: one a load or store unit.",
+    "off-chip read": "Bytes of whole bursts read from off-chip memory.",
+    "off-chip written": "Bytes of whole bursts written to off-chip memory.",
+    "off-chip useful": "Bytes of those bursts that the kernel asked for.",
+    "off-chip rate": "Bytes read and written divided by the time, beside the peak rate.",
+    "values": "The outputs that the units computed, tile by tile, beside a float64 evaluation of"
+    " the kernel; docs/values.md derives the bound on the error from the machine's number types.",
+    "largest error": "The largest absolute difference from float64 over all elements.",
+    "error bound": "What rounding to the machine's number types explains: 1.5 times the largest"
+    " deviation of trials with random roundings at every node, plus 4 of their standard"
+    " deviations.",
+    "rms error": "The root mean square difference from float64 over all elements.",
+    "unit": "A unit of hardware, or a chain of them, that runs one loop nest.",
+    "kind": "What the unit is: compute, scratchpad write or read, off-chip load or store, or host.",
+    "cells": "Grid cells that the unit takes.",
+    "firings": "How often the unit fired.",
+    "busy": "Cycles in which the unit fired or its initiation interval had not passed.",
+    "waiting": "Cycles in which a unit stood still because data had not arrived yet.",
+    "blocked": "Cycles in which a unit stood still because a reader had not made room.",
+    "bank": "Cycles in which lanes met in one bank of a scratchpad and took turns.",
+    "network": "Cycles in which a beat waited for a shared link.",
+    "off-chip": "Cycles in which a unit stood still because off-chip memory had not delivered or"
+    " taken its data.",
+    "done": "Cycles after the unit's last firing.",
+    "total": "busy + waiting + blocked + bank + network + off-chip + done: the cycles of the run,"
+    " for every unit.",
+    "channel": "A bounded first-in-first-out edge with one writer and one reader.",
+    "place": "Where the channel's data waits: in a FIFO, in a scratchpad or off-chip.",
+    "depth": "Beats that a FIFO holds, those in flight included, or tiles that a scratchpad holds.",
+    "peak": "The most tokens that were in the channel at once.",
+    "bytes": "Bytes that the scratchpad takes in all its buffers.",
+    "because": "Why the buffer is there and as deep as it is, derived from the schedule.",
+    "firings a second": "Firings of all units divided by the seconds that the simulation took.",
+    "wall time": "Seconds that the simulation took on this computer.",
+    "machine": "Name of the machine file, and a hash of its content that no comment or layout"
+    " changes.",
+    "model version": "Version of the rules of time; results of one version can be compared, and the"
+    " CHANGELOG says by how much modelled time changed between versions.",
+    "reference": "Published cycles of the case.",
+    "error": "Cycles divided by the published cycles, minus one.",
+    "mean absolute error": "Mean over the cases of the error without its sign.",
+    "worst absolute error": "The largest error of a case without its sign.",
+    "rank correlation": "Spearman's correlation between our cycles and the published ones: 1 where"
+    " both put the cases in the same order.",
+}
+
+
+def definition(term: str) -> str:
+    """Return what a printed term means; KeyError where none was written, which is a bug."""
+    return DEFINITIONS[term]

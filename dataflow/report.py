@@ -1,0 +1,342 @@
+"""What a run comes to: one plain record of its figures, and its JSON form.
+
+`dataflow.explain` says what each figure means, `dataflow.render` prints them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dataflow.check import Check
+from dataflow.program import Program
+
+MODEL_VERSION = "1"
+"""Version of the rules of time; CHANGELOG.md says by how much each change moved modelled time."""
+
+STALLS = ("waiting", "blocked", "bank", "network", "off_chip", "done")
+"""Where a unit's cycles go that are not busy, in the order in which they are printed."""
+
+
+class UnitAccount(Protocol):
+    """What the report reads of a unit's account (`dataflow.sim.account`)."""
+
+    @property
+    def busy(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def blocked(self) -> int: ...
+    @property
+    def bank(self) -> int: ...
+    @property
+    def network(self) -> int: ...
+    @property
+    def off_chip(self) -> int: ...
+    @property
+    def done(self) -> int: ...
+    @property
+    def firings(self) -> int: ...
+
+
+class OffChipTraffic(Protocol):
+    """What the report reads of the off-chip totals (`dataflow.sim.result`)."""
+
+    @property
+    def read_bytes(self) -> int: ...
+    @property
+    def write_bytes(self) -> int: ...
+    @property
+    def useful_bytes(self) -> int: ...
+    @property
+    def requests(self) -> int: ...
+
+
+class RunResult(Protocol):
+    """What the report reads of a simulation's result (`dataflow.sim.result`)."""
+
+    @property
+    def cycles(self) -> int: ...
+    @property
+    def accounts(self) -> Mapping[str, UnitAccount]: ...
+    @property
+    def channel_peaks(self) -> Mapping[str, int]: ...
+    @property
+    def off_chip(self) -> OffChipTraffic: ...
+    @property
+    def firings(self) -> int: ...
+    @property
+    def wall_seconds(self) -> float: ...
+    @property
+    def complete(self) -> bool: ...
+
+
+class BoundParts(Protocol):
+    """What the report reads of a bound (`mapping.bounds`)."""
+
+    @property
+    def cycles(self) -> int: ...
+    @property
+    def by(self) -> str: ...
+    @property
+    def parts(self) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True)
+class UnitRow:
+    """One unit's cycles; their sum is the run's."""
+
+    name: str
+    kind: str
+    cells: int
+    firings: int
+    busy: int
+    stalls: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class BufferRow:
+    """One channel or scratchpad: where data waits, how much fits, how much was there, and why."""
+
+    name: str
+    place: str
+    depth: int
+    peak: int | None
+    bytes: int | None
+    because: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The figures of one run. Cycles are of the machine's clock; bytes are off-chip bursts."""
+
+    kernel: str
+    sizes: Mapping[str, int]
+    options: Mapping[str, Any]
+    rewrites: Sequence[str]
+    machine: str
+    machine_hash: str
+    clock_hz: float
+    engine: str
+    complete: bool
+    cycles: int
+    bound: BoundParts
+    mapping_bound: BoundParts
+    compute_cells: int
+    compute_units: int
+    memory_cells: int
+    memory_units: int
+    generators: int
+    generators_there: int
+    units: Sequence[UnitRow]
+    buffers: Sequence[BufferRow]
+    read_bytes: int
+    written_bytes: int
+    useful_bytes: int
+    peak_bytes_per_s: float
+    firings: int
+    wall_seconds: float
+    check: Check | None
+    unchecked_because: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """The run's time on the machine."""
+        return self.cycles / self.clock_hz
+
+    @property
+    def distance(self) -> float:
+        """Cycles as a multiple of the bound."""
+        return self.cycles / self.bound.cycles if self.bound.cycles else math.inf
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the machine's compute-unit cycles in which one was busy."""
+        busy = sum(unit.busy * unit.cells for unit in self.units if unit.kind == "compute")
+        return busy / (self.compute_units * self.cycles) if self.cycles else 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Off-chip bytes moved, both ways, a second."""
+        return (self.read_bytes + self.written_bytes) / self.seconds if self.cycles else 0.0
+
+    def stalls(self, kinds: Iterable[str] | None = None) -> dict[str, int]:
+        """Unit-cycles lost by class, summed over the units of `kinds` (all of them by default)."""
+        chosen = [u for u in self.units if kinds is None or u.kind in kinds]
+        return {name: sum(unit.stalls[name] for unit in chosen) for name in STALLS}
+
+
+def unit_rows(program: Program, result: RunResult) -> tuple[UnitRow, ...]:
+    """Return the account of every unit, in the program's order."""
+    rows = []
+    for unit in program.units:
+        account = result.accounts[unit.name]
+        stalls = {name: getattr(account, name) for name in STALLS}
+        rows.append(
+            UnitRow(unit.name, unit.kind, unit.cells, account.firings, account.busy, stalls)
+        )
+    return tuple(rows)
+
+
+def buffer_rows(
+    program: Program, peaks: Mapping[str, int], reasons: Mapping[str, str]
+) -> tuple[BufferRow, ...]:
+    """Return the buffers of a program, deepest first: scratchpads and the FIFOs between units.
+
+    `peaks` holds the high-water marks of channels, `reasons` why a channel or scratchpad is as deep
+    as it is, by name; a FIFO that no reason is given for has the depth of the machine's FIFOs.
+    """
+    standard = program.machine.compute.fifo_depth_beats
+    rows = [
+        BufferRow(pad.name, "scratchpad", pad.depth, None, pad.bytes, because)
+        for pad in program.scratchpads
+        for because in [reasons.get(pad.name, _because_of_tiles(pad.depth))]
+    ]
+    for channel in program.channels:
+        if channel.kind == "data":
+            usual = "the depth of the machine's FIFOs" if channel.capacity == standard else ""
+            because = reasons.get(channel.name) or usual or "what its reader holds back"
+            peak = peaks.get(channel.name)
+            rows.append(BufferRow(channel.name, "fifo", channel.capacity, peak, None, because))
+    order = {"scratchpad": 0, "fifo": 1}
+    return tuple(sorted(rows, key=lambda row: (order[row.place], -row.depth, row.name)))
+
+
+def _because_of_tiles(depth: int) -> str:
+    if depth == 1:
+        return "one tile, filled once and kept"
+    return f"{depth} tiles: one is filled while another is read"
+
+
+def report(
+    program: Program,
+    result: RunResult,
+    bound: BoundParts,
+    mapping_bound: BoundParts,
+    *,
+    kernel: str,
+    sizes: Mapping[str, int],
+    options: Mapping[str, Any],
+    rewrites: Sequence[str],
+    engine: str,
+    check: Check | None,
+    unchecked_because: str = "",
+    reasons: Mapping[str, str] | None = None,
+) -> Report:
+    """Gather the figures of a run of `program` that gave `result`."""
+    machine = program.machine
+    traffic = result.off_chip
+    return Report(
+        kernel=kernel,
+        sizes=dict(sizes),
+        options=dict(options),
+        rewrites=tuple(rewrites),
+        machine=machine.name,
+        machine_hash=machine.content_hash,
+        clock_hz=machine.clock_hz,
+        engine=engine,
+        complete=result.complete,
+        cycles=result.cycles,
+        bound=bound,
+        mapping_bound=mapping_bound,
+        compute_cells=sum(unit.cells for unit in program.units if unit.kind == "compute"),
+        compute_units=machine.grid.compute_units,
+        memory_cells=sum(pad.cells for pad in program.scratchpads),
+        memory_units=machine.grid.memory_units,
+        generators=sum(unit.kind in ("load", "store") for unit in program.units),
+        generators_there=machine.generators.count,
+        units=unit_rows(program, result),
+        buffers=buffer_rows(program, result.channel_peaks, reasons or {}),
+        read_bytes=traffic.read_bytes,
+        written_bytes=traffic.write_bytes,
+        useful_bytes=traffic.useful_bytes,
+        peak_bytes_per_s=machine.off_chip.channels * machine.off_chip.peak_bytes_per_s,
+        firings=result.firings,
+        wall_seconds=result.wall_seconds,
+        check=check,
+        unchecked_because=unchecked_because,
+    )
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return a report as the JSON object that `tileloom simulate --json` prints."""
+    return {
+        "kernel": report.kernel,
+        "sizes": dict(report.sizes),
+        "options": dict(report.options),
+        "rewrites": list(report.rewrites),
+        "machine": report.machine,
+        "machine_hash": report.machine_hash,
+        "model_version": MODEL_VERSION,
+        "engine": report.engine,
+        "complete": report.complete,
+        "cycles": report.cycles,
+        "seconds": report.seconds,
+        "bound_cycles": report.bound.cycles,
+        "bound_by": report.bound.by,
+        "bound_parts": dict(report.bound.parts),
+        "distance": finite(report.distance),
+        "mapping_bound_cycles": report.mapping_bound.cycles,
+        "mapping_bound_by": report.mapping_bound.by,
+        "utilisation": report.utilisation,
+        "compute_units": {"used": report.compute_cells, "of": report.compute_units},
+        "memory_units": {"used": report.memory_cells, "of": report.memory_units},
+        "generators": {"used": report.generators, "of": report.generators_there},
+        "stalls": {**report.stalls(), "units": {u.name: dict(u.stalls) for u in report.units}},
+        "units": [_unit_json(unit) for unit in report.units],
+        "off_chip_bytes": {
+            "read": report.read_bytes,
+            "written": report.written_bytes,
+            "useful": report.useful_bytes,
+        },
+        "values": values_json(report.check, report.unchecked_because),
+        "buffers": [vars(buffer) for buffer in report.buffers],
+        "firings": report.firings,
+        "wall_seconds": report.wall_seconds,
+    }
+
+
+def _unit_json(unit: UnitRow) -> dict[str, Any]:
+    return {
+        "unit": unit.name,
+        "kind": unit.kind,
+        "cells": unit.cells,
+        "firings": unit.firings,
+        "busy": unit.busy,
+        **unit.stalls,
+    }
+
+
+def values_json(check: Check | None, unchecked_because: str = "") -> dict[str, Any]:
+    """Return the verdict on the values; errors that are not finite are null."""
+    if check is None:
+        return {"checked": False, "because": unchecked_because}
+    worst = check.worst
+    undecided = {} if check.decisive else {"because": "rounding alone may move them by their size"}
+    return {
+        "checked": check.decisive,
+        **undecided,
+        "passed": check.passed,
+        "max_abs_error": finite(worst.max_abs_error),
+        "error_bound": finite(worst.bound),
+        "reference": check.reference,
+        "outputs": {
+            output.name: {
+                "max_abs_error": finite(output.max_abs_error),
+                "error_bound": finite(output.bound),
+                "rms_error": finite(output.rms_error),
+                "rms_error_bound": finite(output.rms_bound),
+                "rms": finite(output.size),
+                "decisive": output.decisive,
+                "passed": output.passed,
+            }
+            for output in check.outputs
+        },
+    }
+
+
+def finite(number: float) -> float | None:
+    """Return a number that JSON can hold, None for infinities and NaN."""
+    return number if math.isfinite(number) else None
