@@ -89,6 +89,10 @@ def _axis_faults(what: str, axes: Iterable[str], graph: Graph) -> Iterator[str]:
 _FIELDS: dict[str, tuple[str, ...]] = {
     "input": (),
     "const": ("fn", "index", "fill", "period", "scale"),
+    "const number": ("fn", "fill"),
+    "const affine": ("fn", "index"),
+    "const cos_turn": ("fn", "index", "period", "scale"),
+    "const sin_turn": ("fn", "index", "period", "scale"),
     "map": ("args", "fn"),
     "einsum": ("args",),
     "reduce": ("args", "fn"),
@@ -101,10 +105,11 @@ _UNSET = Node("", "", ())
 
 
 def _unused_field_faults(node: Node) -> Iterator[str]:
+    kind = f"{node.op} {node.fn}" if f"{node.op} {node.fn}" in _FIELDS else node.op
     for field in ("args", "fn", "index", "fill", "axis", "init", "period", "scale"):
         value = getattr(node, field)
-        if field not in _FIELDS[node.op] and value != getattr(_UNSET, field):
-            yield f"{field} must be left out of {node.op}, got {value!r}"
+        if field not in _FIELDS[kind] and value != getattr(_UNSET, field):
+            yield f"{field} must be left out of {kind}, got {value!r}"
 
 
 def _count_fault(args: list[Node], *counts: int) -> Iterator[str]:
@@ -134,7 +139,7 @@ def _const_faults(node: Node, args: list[Node], graph: Graph) -> Iterator[str]:
     if node.fn not in CONSTS:
         yield f"fn must be a kind of const, got {node.fn!r}; {did_you_mean(node.fn, CONSTS)}"
     turn = node.fn.endswith("_turn")
-    yield from _form_faults(node, {"number": 0, "affine": 1}.get(node.fn))
+    yield from _form_faults(node, 1 if node.fn == "affine" else None)
     if turn and not node.index:
         yield "index must have at least one factor, got none"
     if node.period < 1:
@@ -203,7 +208,7 @@ def _last_faults(node: Node, args: list[Node], graph: Graph) -> Iterator[str]:
         if node.axis not in arg.axes:
             hint = did_you_mean(node.axis, arg.axes)
             yield f"axis must be one of {arg.name}'s axes, got {node.axis!r}; {hint}"
-        elif graph.axes[node.axis] == 0:
+        elif graph.axes.get(node.axis) == 0:
             yield f"axis must have a last point, got extent 0 for {node.axis}"
         if set(node.axes) != set(arg.axes) - {node.axis}:
             yield f"axes must be those of {arg.name} without {node.axis}, got {node.axes}"

@@ -156,6 +156,14 @@ FAULTS = [
     (Node("q", "map", ("n",), ("x",), fn="add"), "number of arguments must be 2, got 1"),
     (Node("q", "map", ("m",), ("x",), fn="exp"), "axes must hold those of x, got none of n"),
     (Node("q", "input", ("n",), fill=1.0), "fill must be left out of input, got 1.0"),
+    (
+        Node("q", "const", ("n",), fn="number", period=3),
+        "period must be left out of const number, got 3",
+    ),
+    (
+        Node("q", "const", ("n",), fn="affine"),
+        "index must have 1 forms, got 0",
+    ),
     (Node("q", "einsum", ("m",), ("x",)), "axes must be axes of its arguments, got 'm'; known: n"),
     (Node("q", "einsum", ("n",), ("x",) * 4), "number of arguments must be 1 or 2 or 3, got 4"),
     (
@@ -215,6 +223,15 @@ def test_verify_lists_all_faults_in_one_raise():
         "graph g, node x: name must be unique, got 2 nodes of it",
         "graph g, node 'a b': name must be letters, digits, _ and inner dots, got 'a b'",
         "graph g, outputs: there must be at least one, got none",
+    )
+
+
+def test_verify_reports_an_argument_whose_own_axes_are_unknown():
+    bad = Node("bad", "input", ("n", "k"))
+    with pytest.raises(GraphError) as raised:
+        verify(graph_of(bad, Node("q", "last", ("n",), ("bad",), axis="k")))
+    assert raised.value.faults == (
+        "graph g, node bad: axes must be axes of the graph, got 'k'; known: n, m",
     )
 
 
