@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from dataflow.check import Check
 from dataflow.explain import definition
 from dataflow.report import MODEL_VERSION, STALLS, Report, UnitRow
+from dataflow.validate import Comparison, mean_abs_error, rank_correlation, worst_abs_error
 
 BUSIEST = 8
 DEEPEST = 12
@@ -58,15 +59,9 @@ def explain(terms: Iterable[str]) -> RenderableType:
     return Group(_title("what each figure means"), table)
 
 
-def print_to(console: Console, *parts: RenderableType) -> None:
-    """Print parts one after the other."""
-    for part in parts:
-        console.print(part)
-
-
 def _head(report: Report) -> Text:
     sizes = " ".join(f"{name}={value}" for name, value in report.sizes.items())
-    options = " ".join(f"{name}={_setting(value)}" for name, value in report.options.items())
+    options = " ".join(f"{name}={setting(value)}" for name, value in report.options.items())
     rewrites = ", ".join(report.rewrites) or "plain form"
     head = Text(report.kernel, style="bold")
     for part in (sizes, options, f"({rewrites})"):
@@ -79,7 +74,7 @@ def _head(report: Report) -> Text:
     return head
 
 
-def _setting(value: Any) -> str:
+def setting(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -155,7 +150,7 @@ def _units(units: Sequence[UnitRow], cycles: int) -> Table:
     for unit in units:
         shares = [_share(unit.stalls[name], cycles) for name in STALLS]
         busy = _share(unit.busy, cycles)
-        _add(table, unit.name, unit.kind, str(unit.cells), f"{unit.firings:,}", busy, *shares)
+        add(table, unit.name, unit.kind, str(unit.cells), f"{unit.firings:,}", busy, *shares)
     return table
 
 
@@ -175,7 +170,7 @@ def _losses(report: Report) -> Table:
             busy = _share(sum(unit.busy for unit in units), whole)
             lost = report.stalls(kinds)
             shares = [_share(lost[name], whole) for name in STALLS]
-            _add(table, f"{len(units)} {title}", busy, *shares)
+            add(table, f"{len(units)} {title}", busy, *shares)
     return table
 
 
@@ -190,13 +185,13 @@ def _buffers(report: Report) -> RenderableType:
     for row in report.buffers[:DEEPEST]:
         peak = "" if row.peak is None else f"{row.peak:,}"
         size = "" if row.bytes is None else quantity(row.bytes)
-        _add(table, row.name, row.place, f"{row.depth:,}", peak, size, row.because)
+        add(table, row.name, row.place, f"{row.depth:,}", peak, size, row.because)
     rest = len(report.buffers) - DEEPEST
     more = [Text(f"and {rest} more; --json lists all", style="dim")] if rest > 0 else []
     return Group(table, *more)
 
 
-def _add(table: Table, *cells: str) -> None:
+def add(table: Table, *cells: str) -> None:
     """Add a row of plain text: a name may hold brackets, which rich would take for markup."""
     table.add_row(*map(Text, cells))
 
@@ -215,7 +210,7 @@ def _plain_table() -> Table:
 def _pairs(rows: Sequence[tuple[str, str]]) -> Table:
     table = _plain_table()
     for name, text in rows:
-        _add(table, name, text)
+        add(table, name, text)
     return table
 
 
@@ -241,3 +236,31 @@ def quantity(size_bytes: int) -> str:
         if size_bytes >= size:
             return f"{size_bytes / size:.4g} {unit}"
     return f"{size_bytes} B"
+
+
+VALIDATION_TERMS = (
+    "reference",
+    "cycles",
+    "error",
+    "mean absolute error",
+    "worst absolute error",
+    "rank correlation",
+)
+
+
+def validation(rows: Sequence[Comparison], machine: str, machine_hash: str) -> RenderableType:
+    """Return published cycles beside ours, a case a row, and the errors over all."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("case")
+    for name in ("reference", "cycles", "error"):
+        table.add_column(term(name), justify="right")
+    for row in rows:
+        add(table, row.case, f"{row.reference_cycles:,}", f"{row.cycles:,}", f"{row.error:+.1%}")
+    rank = rank_correlation(rows)
+    overall = [
+        (term("mean absolute error"), f"{mean_abs_error(rows):.2%}"),
+        (term("worst absolute error"), f"{worst_abs_error(rows):.2%}"),
+        (term("rank correlation"), "-" if rank is None else f"{rank:.4f}"),
+    ]
+    head = Text(f"{len(rows)} cases on {machine} {machine_hash}, model version {MODEL_VERSION}")
+    return Group(head, table, _pairs(overall))

@@ -1,0 +1,470 @@
+"""The command line `tileloom`: the one file that may know every package.
+
+Exit codes: 0 where it did what was asked; 1 where values do not fit their reference; 2 for bad
+input, with the reason on standard error; 130 where the user stopped it, after a report of what had
+run. Packages are imported where they are needed, so that --help is quick.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from dataflow.check import Check
+    from dataflow.mapping_file import Plan
+    from dataflow.request import Request
+    from dataflow.sim import Result
+    from hwspecs import Machine
+    from mapping import Mapping as Mapped
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+ENGINES = ("auto", "simpy")
+BAD_INPUT, WRONG_VALUES, STOPPED = 2, 1, 130
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Simulate dataflow kernels, cycle by cycle and value by value, on machines that YAML"
+    " files describe.",
+)
+
+
+class SettingsCommand(TyperCommand):
+    """A command whose --set takes several settings: `--set n=4096 d=128`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put --set before every setting that follows one."""
+        return super().parse_args(ctx, list(_spread(args)))
+
+
+def _spread(args: Iterable[str]) -> Iterator[str]:
+    setting = False
+    for place, arg in enumerate(args := list(args)):
+        follows = setting and "=" in arg and not arg.startswith("-")
+        if follows and args[place - 1] != "--set":
+            yield "--set"
+        setting = arg == "--set" or follows
+        yield arg
+
+
+Kernel = Annotated[str, typer.Argument(help="A kernel's name, or FILE.py:FUNCTION of your own.")]
+Hw = Annotated[str, typer.Option("--hw", help="A machine's name, or a .yaml file of your own.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Sizes and options, such as n=4096 causal=true."),
+]
+Rewrites = Annotated[
+    list[str] | None,
+    typer.Option("--rewrite", help="Rewrites to apply; none for the plain form."),
+]
+ScheduleFile = Annotated[
+    Path | None, typer.Option("--schedule", help="A schedule, or a file made by tileloom map.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Engine = Annotated[str, typer.Option("--engine", help="auto or simpy.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        from dataflow.report import MODEL_VERSION
+
+        print(f"tileloom {version('tileloom')}, model version {MODEL_VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _faults() -> tuple[type[Exception], ...]:
+    """The exceptions that mean bad input, not a bug."""
+    from dataflow.errors import FaultsError
+    from dataflow.sim import DeadlockError
+    from hwspecs import SpecError
+    from mapping.errors import MappingError
+
+    return (FaultsError, SpecError, MappingError, DeadlockError)
+
+
+def _command(name: str) -> Callable[[Command], Command]:
+    """Register a command; what bad input raises becomes a message and exit code 2."""
+
+    def register(function: Command) -> Command:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> None:
+            try:
+                function(*args, **kwargs)
+            except KeyboardInterrupt:
+                _leave("interrupted", STOPPED)
+            except (MemoryError, RecursionError):
+                _leave("the sizes must fit this computer's memory; choose smaller ones", BAD_INPUT)
+            except OSError as error:
+                _leave(f"{error.filename or 'file'}: {error.strerror or error}", BAD_INPUT)
+            except _faults() as error:
+                _leave(str(error), BAD_INPUT)
+
+        app.command(name, cls=SettingsCommand)(run)
+        return function
+
+    return register
+
+
+def _leave(message: str, code: int) -> None:
+    print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _print_json(data: Any) -> None:
+    print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def _print(*parts: Any) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:  # a file or a pipe: tables as wide as they need to be
+        console = Console(highlight=False, width=max(console.width, 140))
+    for part in parts:
+        console.print(part)
+
+
+@_command("machines")
+def machines(json_: AsJson = False) -> None:
+    """List the machines that come with tileloom."""
+    from dataflow.listing import machine_rows, machine_table
+
+    rows = machine_rows()
+    if json_:
+        _print_json({"machines": rows})
+    else:
+        _print(machine_table(rows))
+
+
+@_command("kernels")
+def kernels(json_: AsJson = False) -> None:
+    """List the kernels of the library with their sizes and options."""
+    from dataflow.listing import kernel_rows, kernel_table
+
+    rows = kernel_rows()
+    if json_:
+        _print_json({"kernels": rows})
+    else:
+        _print(kernel_table(rows))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What simulate and map have in common: a kernel on a machine, perhaps with a schedule."""
+
+    request: Request
+    machine: Machine
+    plan: Plan | None
+
+    def map(self) -> Mapped:
+        """Map it, by the schedule given or the default one."""
+        from mapping import map_graph
+
+        mapped = map_graph(self.request.graph, self.machine, self.plan and self.plan.schedule)
+        if self.plan:
+            self.plan.places_as(mapped.program)
+        return mapped
+
+
+def _task(
+    kernel: str, hw: str, texts: list[str], rewrites: list[str], schedule: Path | None
+) -> Task:
+    import hwspecs
+    from dataflow.mapping_file import read_plan
+    from dataflow.request import read_settings, request
+
+    settings = read_settings(texts)
+    plan = read_plan(schedule) if schedule else None
+    if plan and plan.file:
+        settings = {**plan.settings(), **settings}
+        rewrites = rewrites or plan.file.rewrites or ["none"]
+    machine = hwspecs.load(hw)
+    asked = request(kernel, settings, rewrites)
+    if plan:
+        plan.agrees_with(asked, machine)
+    return Task(asked, machine, plan)
+
+
+def _check_engine(engine: str) -> str:
+    from dataflow.request import RequestError
+
+    if engine not in ENGINES:
+        raise RequestError(f"--engine: engine must be one of {', '.join(ENGINES)}, got {engine!r}")
+    return "simpy"
+
+
+@_command("simulate")
+def simulate(
+    kernel: Kernel,
+    hw: Hw = "plasticine",
+    set_: Settings = None,
+    rewrite: Rewrites = None,
+    schedule: ScheduleFile = None,
+    engine: Engine = "auto",
+    inputs: Annotated[
+        Path | None, typer.Option(help="An .npz file of arrays by input name.")
+    ] = None,
+    outputs: Annotated[
+        Path | None, typer.Option(help="Keep what the machine computed in this .npz file.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Draws the inputs that no file gives.")] = 0,
+    no_values: Annotated[
+        bool, typer.Option("--no-values", help="Timing only: compute and check no values.")
+    ] = False,
+    max_cycles: Annotated[
+        int | None, typer.Option(min=1, help="Stop at this cycle and report what had run.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the placement, routes and utilisation (.png).")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what each printed figure means.")
+    ] = False,
+    json_: AsJson = False,
+) -> None:
+    """Run a kernel on a machine: cycles, the bound, lost cycles, buffers, checked values."""
+    from dataflow.request import RequestError, write_arrays
+
+    engine = _check_engine(engine)
+    if no_values and (inputs or outputs):
+        raise RequestError("--no-values: it must stand without --inputs and --outputs, got both")
+    task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
+    arrays = None if no_values else _arrays(task, inputs, seed)
+    mapped = task.map()
+    result, stopped = _run(mapped, arrays, max_cycles)
+    if outputs:
+        write_arrays(outputs, result.outputs)
+    check, reason = _judge(task, arrays, result)
+    _report(task, mapped, result, check, reason, engine=engine, explain=explain, as_json=json_)
+    if plot:
+        _draw(task, mapped, result, plot)
+    if stopped:
+        raise typer.Exit(STOPPED)
+    if check and not check.passed:
+        _leave("values: the outputs are further from float64 than rounding explains", WRONG_VALUES)
+
+
+def _arrays(task: Task, file: Path | None, seed: int) -> dict[str, Any]:
+    """Return the inputs, rounded to the machine's data type; remarks go to standard error."""
+    import numpy as np
+
+    from dataflow.check import round_to
+    from dataflow.request import inputs_of
+
+    arrays, remarks = inputs_of(task.request.graph, file, seed)
+    rounded = {name: round_to(array, task.machine.data_type) for name, array in arrays.items()}
+    for name, array in rounded.items():
+        lost = int(np.sum(np.isfinite(arrays[name]) & ~np.isfinite(array)))
+        if lost:
+            kind = task.machine.data_type
+            remarks = (*remarks, f"input {name}: {lost} values are beyond the range of {kind}")
+    for remark in remarks:
+        print(f"note: {remark}", file=sys.stderr)
+    return rounded
+
+
+def _run(
+    mapped: Mapped, arrays: Mapping[str, Any] | None, max_cycles: int | None
+) -> tuple[Result, bool]:
+    """Simulate with a progress bar; the second result says whether the user stopped it."""
+    from dataflow.progress import shown
+    from dataflow.sim import Interrupted
+    from dataflow.sim import simulate as run
+
+    try:
+        with shown() as progress:
+            values = arrays is not None
+            return run(
+                mapped.program, arrays, values=values, progress=progress, max_cycles=max_cycles
+            ), False
+    except Interrupted as stop:
+        print("interrupted; what had run:", file=sys.stderr)
+        return stop.result, True
+
+
+def _judge(
+    task: Task, arrays: Mapping[str, Any] | None, result: Result
+) -> tuple[Check | None, str]:
+    """Compare the values with float64; without a verdict, the second result says why."""
+    from dataflow.check import check
+
+    if arrays is None:
+        return None, "--no-values was given"
+    if not result.complete:
+        return None, "the run did not end"
+    machine, asked = task.machine, task.request
+    types = (machine.data_type, machine.accumulate_type)
+    return check(asked.graph, arrays, result.outputs, *types, plain=asked.plain), ""
+
+
+def _report(
+    task: Task,
+    mapped: Mapped,
+    result: Result,
+    check: Check | None,
+    reason: str,
+    *,
+    engine: str,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    from dataflow import render
+    from dataflow.explain import definition
+    from dataflow.report import as_json as to_json
+    from dataflow.report import report
+    from mapping.bounds import bound, program_bound
+
+    asked = task.request
+    made = report(
+        mapped.program,
+        result,
+        bound(asked.graph, task.machine),
+        program_bound(mapped.program),
+        kernel=asked.kernel,
+        sizes=asked.sizes,
+        options=asked.options,
+        rewrites=asked.rewrites,
+        engine=engine,
+        check=check,
+        unchecked_because=reason,
+        reasons=_reasons(mapped),
+    )
+    if not as_json:
+        _print(render.render(made))
+        if explain:
+            _print(render.explain(render.terms_of(made)))
+        return
+    terms = render.terms_of(made) if explain else ()
+    _print_json(
+        {**to_json(made), **({"terms": {t: definition(t) for t in terms}} if terms else {})}
+    )
+
+
+def _reasons(mapped: Mapped) -> dict[str, str]:
+    """Return why each buffer is as deep as it is, by channel name, as derived with the stream."""
+    return {}
+
+
+def _draw(task: Task, mapped: Mapped, result: Result, path: Path) -> None:
+    from dataflow.plot import draw_placement
+
+    title = f"{task.request.kernel} on {task.machine.name}: {result.cycles:,} cycles"
+    draw_placement(mapped.program, result, path, title=title)
+    print(f"picture: {path}", file=sys.stderr)
+
+
+@_command("map")
+def map_(
+    kernel: Kernel,
+    hw: Hw = "plasticine",
+    set_: Settings = None,
+    rewrite: Rewrites = None,
+    schedule: ScheduleFile = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The file; standard output without it.")
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Write a kernel's schedule, placement and routes as a file that simulate takes."""
+    import hwspecs
+    from dataflow.mapping_file import as_data
+
+    task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
+    mapped = task.map()
+    data = as_data(task.request, mapped.schedule, mapped.program)
+    if output:
+        output.write_text(hwspecs.write(data))
+    if json_:
+        _print_json(data)
+    elif not output:
+        print(hwspecs.write(data), end="")
+    else:
+        print(f"{output}: schedule, placement and routes of {kernel} on {task.machine.name}")
+
+
+@_command("validate")
+def validate(
+    cases: Annotated[
+        Path | None, typer.Argument(help="A .csv list; without it the published 20 x 20 counts.")
+    ] = None,
+    hw: Hw = "tungsten_20x20",
+    case: Annotated[list[str] | None, typer.Option(help="Only the cases of this name.")] = None,
+    engine: Engine = "auto",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what each printed figure means.")
+    ] = False,
+    json_: AsJson = False,
+) -> None:
+    """Compare simulated cycles with published ones, case by case and overall."""
+    import hwspecs
+    from dataflow import render
+    from dataflow.validate import Comparison, as_json, published, read_cases
+
+    _check_engine(engine)
+    machine = hwspecs.load(hw)
+    path = cases or published()
+    rows: list[Comparison] = []
+    for row in _chosen(read_cases(path), case or [], path):
+        cycles = _case_cycles(row, machine)
+        rows.append(Comparison(row.name, row.reference_cycles, cycles))
+    if json_:
+        _print_json(as_json(rows))
+        return
+    _print(render.validation(rows, machine.name, machine.content_hash))
+    if explain:
+        _print(render.explain(render.VALIDATION_TERMS))
+
+
+def _chosen(cases: Any, names: list[str], path: Path) -> list[Any]:
+    from dataflow.errors import did_you_mean
+    from dataflow.request import RequestError
+
+    known = [case.name for case in cases]
+    faults = [
+        f"--case: case must be one of {path}, got {name!r}; {did_you_mean(name, known)}"
+        for name in names
+        if name not in known
+    ]
+    if faults:
+        raise RequestError(faults)
+    return [case for case in cases if not names or case.name in names]
+
+
+def _case_cycles(case: Any, machine: Machine) -> int:
+    from dataflow.cases import case_schedule
+    from dataflow.sim import simulate as run
+    from mapping import map_graph
+
+    graph, schedule = case_schedule(case)
+    return run(map_graph(graph, machine, schedule).program, None, values=False).cycles
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="tileloom")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Published cycle counts beside ours: reads the list of cases and compares.
+
+A list is a CSV file with a header. Columns: `case` (a name), `kernel`, `sizes` (`i=128 j=128`),
+`tile`, `unroll`, `vector` (settings alike, or `-`), `reference_cycles`; further columns are kept
+with the case but not read. docs/validation.md says what the columns mean.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dataflow.errors import FaultsError, did_you_mean
+from dataflow.kernels import KERNELS
+
+COLUMNS = ("case", "kernel", "sizes", "tile", "unroll", "vector", "reference_cycles")
+MAX_BYTES = 2**20
+
+
+class CaseError(FaultsError):
+    """A list of cases with faults; each has its file, line and column name."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: a kernel, how it was scheduled, and its published cycles.
+
+    `vector` maps an axis, or a loop of the kernel and `axis` as "loop:axis", to its lanes.
+    """
+
+    name: str
+    kernel: str
+    sizes: Mapping[str, int]
+    tile: Mapping[str, int]
+    unroll: Mapping[str, int]
+    vector: Mapping[str, int]
+    reference_cycles: int
+    where: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A case beside its simulated cycles; `error` is cycles / reference - 1."""
+
+    case: str
+    reference_cycles: int
+    cycles: int
+
+    @property
+    def error(self) -> float:
+        """The relative error with its sign."""
+        return self.cycles / self.reference_cycles - 1
+
+
+def published() -> Path:
+    """Return the list that comes with the package: the 20 x 20 machine's published counts."""
+    return Path(str(files("dataflow") / "published" / "tungsten.csv"))
+
+
+def read_cases(path: Path) -> tuple[Case, ...]:
+    """Return the cases of a CSV file; CaseError with every fault, each with row and column."""
+    text = _read_text(path)
+    reader = csv.DictReader(io.StringIO(text), strict=True)
+    try:
+        header = list(reader.fieldnames or [])
+        faults = [
+            f"{path}:1: column {name} must be given, got none; {did_you_mean(name, header)}"
+            for name in COLUMNS
+            if name not in header
+        ]
+        if faults:
+            raise CaseError(faults)
+        cases: list[Case] = []
+        for row in reader:
+            cases += _case(row, f"{path}:{reader.line_num}", faults)
+    except csv.Error as error:
+        raise CaseError(f"{path}:{reader.line_num}: it must be CSV, got: {error}") from error
+    names = [case.name for case in cases]
+    for case in cases:
+        if names.count(case.name) > 1:
+            faults.append(f"{case.where}: case must be a name of its own, got {case.name!r} twice")
+    if not (cases or faults):
+        faults.append(f"{path}:2: there must be at least one case, got none")
+    if faults:
+        raise CaseError(faults)
+    return tuple(cases)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise CaseError(f"{path}: it must be at most {MAX_BYTES} bytes, got more")
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise CaseError(f"{path}: it must be readable, got: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CaseError(f"{path}: it must be UTF-8 text, got byte at {error.start}") from error
+
+
+def _case(row: Mapping[str | None, Any], where: str, faults: list[str]) -> list[Case]:
+    """Return the case of a row, or none after adding what is wrong with it to `faults`."""
+    before = len(faults)
+    if None in row or any(row[name] is None for name in COLUMNS):
+        count = sum(value is not None for key, value in row.items() if key is not None)
+        extra = len(row.get(None) or ())
+        rule = f"must be {sum(key is not None for key in row)}"
+        faults.append(f"{where}: columns {rule}, got {count + extra}")
+        return []
+    cell = {name: str(row[name]).strip() for name in COLUMNS}
+    if not cell["case"]:
+        faults.append(f"{where}: case must be a name, got ''")
+    if cell["kernel"] not in KERNELS:
+        hint = did_you_mean(cell["kernel"], KERNELS)
+        faults.append(f"{where}: kernel must be of the library, got {cell['kernel']!r}; {hint}")
+    counts = {
+        column: _counts(cell[column], f"{where}: {column}", faults)
+        for column in ("sizes", "tile", "unroll", "vector")
+    }
+    cycles = cell["reference_cycles"]
+    if not _is_count(cycles):
+        faults.append(f"{where}: reference_cycles must be a whole number >= 1, got {cycles!r}")
+    if len(faults) > before:
+        return []
+    return [Case(cell["case"], cell["kernel"], **counts, reference_cycles=int(cycles), where=where)]
+
+
+def _counts(text: str, where: str, faults: list[str]) -> dict[str, int]:
+    """Return what `i=64 j=64` means; a word that ends with a colon goes before what follows it.
+
+    `compute:j=16 load:1` means {"compute:j": 16, "load": 1}.
+    """
+    found: dict[str, int] = {}
+    for part in text.split() if text != "-" else []:
+        name, mark, count = part.partition("=") if "=" in part else part.partition(":")
+        if not (name and mark and _is_count(count)):
+            faults.append(f"{where} must hold name=count, count >= 1, got {part!r}")
+        elif name in found:
+            faults.append(f"{where} must name {name} once, got it twice")
+        else:
+            found[name] = int(count)
+    return found
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= 1
+
+
+def mean_abs_error(rows: Sequence[Comparison]) -> float:
+    """Return the mean of the errors without their signs."""
+    return float(np.mean([abs(row.error) for row in rows]))
+
+
+def worst_abs_error(rows: Sequence[Comparison]) -> float:
+    """Return the largest error without its sign."""
+    return max(abs(row.error) for row in rows)
+
+
+def rank_correlation(rows: Sequence[Comparison]) -> float | None:
+    """Return Spearman's rank correlation of our cycles with the published ones.
+
+    Equal values share the mean of their ranks. None where it has no meaning: fewer than two cases,
+    or all equal on one side.
+    """
+    ours = _ranks([row.cycles for row in rows])
+    theirs = _ranks([row.reference_cycles for row in rows])
+    a, b = ours - ours.mean(), theirs - theirs.mean()
+    scale = math.sqrt(float((a @ a) * (b @ b)))
+    return float(a @ b) / scale if scale else None
+
+
+def _ranks(values: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    array = np.asarray(values)
+    below = (array[:, None] > array[None, :]).sum(axis=1)
+    equal = (array[:, None] == array[None, :]).sum(axis=1)
+    return below + (equal - 1) / 2.0
+
+
+def as_json(rows: Sequence[Comparison]) -> dict[str, Any]:
+    """Return the JSON object that `tileloom validate --json` prints."""
+    return {
+        "cases": [
+            {
+                "case": row.case,
+                "reference_cycles": row.reference_cycles,
+                "cycles": row.cycles,
+                "error": row.error,
+            }
+            for row in rows
+        ],
+        "mean_abs_error": mean_abs_error(rows),
+        "worst_abs_error": worst_abs_error(rows),
+        "rank_correlation": rank_correlation(rows),
+    }
