@@ -25,12 +25,15 @@ from typing import Any
 import numpy as np
 from simpy import Environment, Event
 
-from dataflow.program import Program
+from dataflow.errors import did_you_mean
+from dataflow.program import Access, Program
 from dataflow.sim import account, timing_graph
 from dataflow.sim.channel import Channel
+from dataflow.sim.coordinates import Walker
 from dataflow.sim.deadlock import DeadlockError
+from dataflow.sim.offchip import AddressGenerator, LoadGenerator, Memory, StoreGenerator
 from dataflow.sim.result import Interrupted, OffChip, Result
-from dataflow.sim.timing_graph import Action, TimingGraph, UnitPlan
+from dataflow.sim.timing_graph import Action, ProgramError, TimingGraph, UnitPlan
 
 Progress = Callable[[int, int, int], None]
 _PROGRESS_FIRINGS = 1 << 16
@@ -64,11 +67,16 @@ class Gate:
 
     __slots__ = ("charges", "holds", "needs", "pops", "pushes")
 
-    def __init__(self, action: Action, channels: list[Channel]):
+    def __init__(self, action: Action, channels: list[Channel], memory: AddressGenerator | None):
         self.needs = tuple((channels[place], popped) for place, popped in action.needs)
         self.pops = tuple(channel for channel, popped in self.needs if popped)
         self.holds = tuple(channel for channel, popped in self.needs if not popped)
         self.pushes = tuple(channels[place] for place in action.pushes)
+        if memory is not None and memory.writes:
+            self.pushes += (memory.queue,)
+        elif memory is not None:
+            self.needs += ((memory.queue, True),)
+            self.pops += (memory.queue,)
         self.charges = [c.token_charge for c in self.pops] + [c.room_charge for c in self.pushes]
 
 
@@ -124,12 +132,42 @@ class Run:
             for place, plan in enumerate(graph.channels)
         ]
         self.units = [Running(plan) for plan in graph.units]
+        self.walker = Walker()
+        self.memory: Memory | None = None
+        self.generators = self._generators()
+
+    def _generators(self) -> dict[str, AddressGenerator]:
+        """An address generator for each load and store unit, by name."""
+        tensors = {tensor.name: tensor for tensor in self.program.tensors}
+        found: dict[str, AddressGenerator] = {}
+        for place, unit in enumerate(self.program.units):
+            if not isinstance(unit.work, Access):
+                continue
+            machine = self.program.machine
+            if self.memory is None:
+                self.memory = Memory(self.env, machine)
+            if unit.work.tensor not in tensors:
+                hint = did_you_mean(unit.work.tensor, tensors)
+                raise ProgramError(
+                    f"{unit.name}: tensor must be one of the program,"
+                    f" got {unit.work.tensor!r}; {hint}"
+                )
+            kind = StoreGenerator if unit.kind == "store" else LoadGenerator
+            tensor = tensors[unit.work.tensor]
+            found[unit.name] = kind(
+                self.env, place, unit, tensor, machine, self.memory, self.walker
+            )
+        return found
 
     def go(self) -> Result:
         """Run to the end and return the result."""
         started = time.perf_counter()
         for unit in self.units:
             self.env.process(self._fire(unit))
+        for generator in self.generators.values():
+            self.env.process(generator.run())
+        if self.memory is not None:
+            self.env.process(self.memory.run())
         try:
             with _stop_on_signal(self):
                 self.env.run()
@@ -144,11 +182,12 @@ class Run:
         env, channels = self.env, self.channels
         ii_cycles = unit.plan.ii_cycles
         gates: dict[int, Gate] = {}
+        memory = self.generators.get(unit.plan.name)
         for pattern in timing_graph.runs(unit.plan):
             for count, action in pattern:
                 gate = gates.get(id(action))
                 if gate is None:
-                    gate = gates[id(action)] = Gate(action, channels)
+                    gate = gates[id(action)] = Gate(action, channels, memory)
                 while count:
                     ready = _ready(gate, count, unit)
                     if not ready:
@@ -198,6 +237,8 @@ class Run:
             channel.settle(final=True)
             if plan.carries:
                 end = max(end, channel.last_arrival)
+        for generator in self.generators.values():
+            end = max(end, generator.last_back)
         cycles = end + 1
         accounts = {
             unit.plan.name: account.close(
@@ -215,10 +256,25 @@ class Run:
             outputs={},
             accounts=accounts,
             channel_peaks={channel.name: channel.peak for channel in self.channels},
-            off_chip=OffChip(),
+            off_chip=self._traffic(),
             firings=self.fired,
             wall_seconds=time.perf_counter() - started,
             complete=complete,
+        )
+
+    def _traffic(self) -> OffChip:
+        memory = self.memory
+        if memory is None:
+            return OffChip()
+        useful = sum(
+            generator.useful_elems * generator.tensor.element_bytes
+            for generator in self.generators.values()
+        )
+        return OffChip(
+            read_bytes=memory.reads * memory.burst_bytes,
+            write_bytes=memory.writes * memory.burst_bytes,
+            requests=memory.reads + memory.writes,
+            useful_bytes=useful,
         )
 
 

@@ -5,7 +5,20 @@ from types import SimpleNamespace
 import pytest
 
 from dataflow.graph import Graph
-from dataflow.program import Channel, Host, Loop, Port, Program, Unit
+from dataflow.index import affine
+from dataflow.program import (
+    Access,
+    AxisWalk,
+    Channel,
+    DigitWalk,
+    Host,
+    Loop,
+    Piece,
+    Port,
+    Program,
+    Tensor,
+    Unit,
+)
 
 
 def make_unit(
@@ -65,7 +78,39 @@ def make_program(
     return Program(graph, machine, tuple(units), channels, tuple(scratchpads), tuple(tensors))
 
 
+def make_walk(axis, extent, loop=None, tile=None):
+    """An axis of which a tile covers `tile` coordinates: block number = counter of `loop`."""
+    tile = tile or (1 if loop is not None else extent)
+    pieces = [Piece(tile, -(-extent // tile), loop)] if loop is not None else []
+    inside = (Piece(1, tile),) if tile > 1 else ()
+    return AxisWalk(axis, extent, (DigitWalk(1, extent, (*pieces, *inside)),))
+
+
+def make_load(name, elems, tensor, out, *, tile, lanes=16, kind="load"):
+    """A load (or store) of a vector over axis n, tile by tile."""
+    access = Access(
+        tensor, tensor, (make_walk("n", elems, 0, tile),), (affine("n"),), ("n",), lanes
+    )
+    port = [make_port(out, 2, value=tensor)]
+    inputs, outputs = (port, []) if kind == "store" else ([], port)
+    loops = [-(-elems // tile), -(-tile // lanes)]
+    return make_unit(name, loops, inputs, outputs, kind=kind, points=1, latency=1, work=access)
+
+
+def make_tensor(name, *shape, base=0, kind="input", element_bytes=4):
+    """A row-major tensor whose source has its name."""
+    return Tensor(name, kind, name, shape, base, element_bytes)
+
+
 @pytest.fixture(scope="session")
 def wire():
     """`wire.unit`, `wire.sink`, `wire.port`, `wire.program`."""
-    return SimpleNamespace(unit=make_unit, sink=make_sink, port=make_port, program=make_program)
+    return SimpleNamespace(
+        unit=make_unit,
+        sink=make_sink,
+        port=make_port,
+        program=make_program,
+        walk=make_walk,
+        load=make_load,
+        tensor=make_tensor,
+    )

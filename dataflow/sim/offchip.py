@@ -1,0 +1,374 @@
+"""Off-chip memory and the address generators that reach it.
+
+Modelled: memory channels, interleaved by address, each moving one burst at a time at its
+effective rate, first come first served in order of (cycle, declaration of the unit); a fixed
+latency; generators that issue one request a cycle, with a bounded number in flight. Left out:
+rows and banks, refresh, read-write turnarounds, and the order of reads after writes.
+
+    request k of a load:  issue = max(issue of k-1 + 1, last use of burst k - outstanding + 1)
+    beat of a load:       firing = max(firing rule, all its bursts back, in order)
+    beat of a store:      firing = max(firing rule, acknowledgement of the burst that lies
+                          `outstanding` before the last one it completes)
+    request k of a store: issue = max(issue of k-1 + 1, firing of the burst's last beat)
+    both:                 start = max(issue + generator latency, memory channel free)
+                          back = ceil(start + burst / rate) + off-chip latency
+
+A tile's beats walk the value's axes as `Access.order` says; neighbouring elements of one burst
+share a request within a tile. Elements outside the tensor move nothing.
+
+The memory decides late: it serves a request only when no earlier one can still come. With every
+process waiting and t the first request not served, nothing is back before t + 1 + latency, so
+all requests that reach memory up to t + latency + generator latency are known; these are served
+together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from simpy import Environment, Event
+from simpy.events import EventPriority
+
+from dataflow.program import Access, Tensor, Unit
+from dataflow.sim.account import OFF_CHIP
+from dataflow.sim.channel import Channel
+from dataflow.sim.coordinates import Coordinates, Walker, elements
+from dataflow.sim.timing_graph import ProgramError
+from hwspecs import Machine
+
+_AHEAD_BEATS = 4096
+_LATE = EventPriority(2)
+"""SimPy priority after every other event of a cycle."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The requests of one tile: `addresses` of bursts in order, in bytes.
+
+    needs[b]: how many of them beat b needs back (or, for a store, touches) counting all before;
+    ends[b]: how many no later beat touches. useful_elems: elements that move.
+    """
+
+    addresses: list[int]
+    needs: list[int]
+    ends: list[int]
+    useful_elems: int
+
+
+def requests(
+    access: Access, tensor: Tensor, coords: Coordinates, burst_bytes: int, firings: int, where: str
+) -> Requests:
+    """Return the requests of the tile at `coords` for a unit that fires `firings` times a point.
+
+    Raises ProgramError where the tile has more beats than that.
+    """
+    offsets, inside = elements(access, tensor, coords, access.order)
+    fast = offsets.shape[-1] if offsets.ndim else 1
+    row_beats = -(-fast // access.lanes)
+    rows = offsets.size // fast if fast else 0
+    if rows * row_beats > firings:
+        raise ProgramError(
+            f"{where}: firings a point must hold the {rows * row_beats} beats of its tile,"
+            f" got {firings}; {access.lanes} elements of {access.order[-1:]} make a beat"
+        )
+    bursts = (tensor.base_bytes + offsets.ravel() * tensor.element_bytes) // burst_bytes
+    beats = np.add.outer(np.arange(rows) * row_beats, np.arange(fast) // access.lanes).ravel()
+    if inside is not None:
+        keep = inside.ravel()
+        bursts, beats = bursts[keep], beats[keep]
+    if not len(bursts):
+        return Requests([], [0] * firings, [0] * firings, 0)
+    fresh = np.concatenate(([True], bursts[1:] != bursts[:-1]))
+    number = np.cumsum(fresh)
+    after = np.searchsorted(beats, np.arange(firings), side="right")
+    needs = np.concatenate(([0], number))[after]
+    # what the next element touches first is still needed after this beat
+    ends = np.concatenate((number - 1, number[-1:]))[after]
+    return Requests(
+        (bursts[fresh] * burst_bytes).tolist(), needs.tolist(), ends.tolist(), len(bursts)
+    )
+
+
+class MemoryQueue(Channel):
+    """The channel between a load or store unit and its generator; a token is a beat."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str):
+        super().__init__(name, 1, 0, token_charge=OFF_CHIP, room_charge=OFF_CHIP)
+        self.credits.clear()
+
+    def settle(self, final: bool = False) -> None:
+        """Drop what both ends have passed."""
+        del self.arrivals[: self.read]
+        del self.credits[: self.written]
+        self.read = self.written = 0
+
+
+class Late(Event):
+    """An event after all others of its cycle."""
+
+    def __init__(self, env: Environment, delay: int = 0):
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        env.schedule(self, priority=_LATE, delay=delay)
+
+
+class Memory:
+    """All off-chip channels, and the counts of what they moved."""
+
+    def __init__(self, env: Environment, machine: Machine):
+        chip = machine.off_chip
+        clock, burst = Fraction(machine.clock_hz), chip.burst_bytes
+        read = burst * clock / Fraction(chip.read_bytes_per_s)
+        write = burst * clock / Fraction(chip.write_bytes_per_s)
+        self.env = env
+        # times inside a channel are whole numbers of 1 / parts cycles: no rounding drifts
+        self.parts = math.lcm(read.denominator, write.denominator)
+        self.read_parts = int(read * self.parts)
+        self.write_parts = int(write * self.parts)
+        self.free = [0] * chip.channels
+        self.burst_bytes = burst
+        self.interleave_bytes = chip.interleave_bytes
+        self.latency_cycles = chip.latency_cycles
+        self.window_cycles = chip.latency_cycles + machine.generators.latency_cycles
+        self.pending: list[tuple[int, int, int, Any]] = []
+        self.idle: Event | None = None
+        self.reads = self.writes = 0
+
+    def submit(self, cycle: int, place: int, address: int, generator: AddressGenerator) -> None:
+        """Take a request that reaches memory at `cycle`; `place` orders those of one cycle."""
+        self.pending.append((cycle, place, address, generator))
+        if self.idle is not None:
+            idle, self.idle = self.idle, None
+            idle.succeed()
+
+    def run(self) -> Generator[Event, None, None]:
+        """The process: wait until all that can be known is, then serve up to the horizon."""
+        while True:
+            if not self.pending:
+                self.idle = self.env.event()
+                yield self.idle
+            yield Late(self.env)
+            self.pending.sort(key=itemgetter(0, 1))
+            first = self.pending[0][0]
+            if first > self.env.now:
+                yield Late(self.env, first - int(self.env.now))
+            horizon = first + self.window_cycles
+            count = bisect_right(self.pending, horizon, key=itemgetter(0))
+            batch, self.pending = self.pending[:count], self.pending[count:]
+            self._serve(batch)
+
+    def _serve(self, batch: Sequence[tuple[int, int, int, AddressGenerator]]) -> None:
+        parts, free = self.parts, self.free
+        for cycle, _, address, generator in batch:
+            place = address // self.interleave_bytes % len(free)
+            start = max(free[place], cycle * parts)
+            if generator.writes:
+                free[place] = end = start + self.write_parts
+                self.writes += 1
+            else:
+                free[place] = end = start + self.read_parts
+                self.reads += 1
+            generator.back(-(-end // parts) + self.latency_cycles)
+        for generator in dict.fromkeys(request[3] for request in batch):
+            generator.wake()
+
+
+class AddressGenerator:
+    """What a load and a store generator have in common: points, requests, the issue port."""
+
+    writes = False
+
+    def __init__(
+        self,
+        env: Environment,
+        place: int,
+        unit: Unit,
+        tensor: Tensor,
+        machine: Machine,
+        memory: Memory,
+        walker: Walker,
+    ):
+        assert isinstance(unit.work, Access)
+        self.env, self.place, self.unit, self.tensor = env, place, unit, tensor
+        self.access = unit.work
+        self.memory, self.walker = memory, walker
+        self.latency_cycles = machine.generators.latency_cycles
+        self.outstanding = machine.generators.outstanding_requests
+        self.queue = MemoryQueue(f"{unit.name}.memory")
+        self.next_issue = 0
+        self.last_back = -1
+        self.useful_elems = 0
+        self.firings = math.prod(loop.trips for loop in unit.loops[unit.points :])
+        self.tiles: dict[tuple[int, ...], tuple[Coordinates, Requests]] = {}
+
+    def points(self) -> Iterator[Requests]:
+        """The requests of every point in order."""
+        ranges = [range(loop.trips) for loop in self.unit.loops[: self.unit.points]]
+        for counters in itertools.product(*ranges):
+            coords = self.walker.box(self.access.box, counters)
+            key = tuple(map(id, coords.values()))
+            found = self.tiles.get(key, (None, None))[1]
+            if found is None:
+                if len(self.tiles) * self.firings > 1 << 16:
+                    self.tiles.clear()
+                found = requests(
+                    self.access,
+                    self.tensor,
+                    coords,
+                    self.memory.burst_bytes,
+                    self.firings,
+                    self.unit.name,
+                )
+                self.tiles[key] = coords, found  # the arrays are kept, so their ids hold
+            self.useful_elems += found.useful_elems
+            yield found
+
+    def issue(self, at: int, address: int) -> None:
+        """Send a request at cycle `at` or when the port is free."""
+        at = max(at, self.next_issue)
+        self.next_issue = at + 1
+        self.memory.submit(at + self.latency_cycles, self.place, address, self)
+
+    def run(self) -> Generator[Event, None, None]:
+        """The generator's process."""
+        raise NotImplementedError
+
+    def back(self, cycle: int) -> None:
+        """Note that the next request in order is back at `cycle`."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Let the unit go on with what is known now."""
+        raise NotImplementedError
+
+
+class LoadGenerator(AddressGenerator):
+    """Requests a load's bursts ahead of its beats and hands over beats as they come back."""
+
+    def run(self) -> Generator[Event, None, None]:
+        """The process: one request after the other, each when one in flight was used up."""
+        self.slots = deque([0] * self.outstanding)
+        self.needs: deque[int] = deque()
+        self.ends: deque[int] = deque()
+        self.used = self.served = 0
+        asked = 0
+        for tile in self.points():
+            self.needs.extend(asked + need for need in tile.needs)
+            self.ends.extend(asked + end for end in tile.ends)
+            asked += len(tile.addresses)
+            if self._hand_over():
+                self.queue.pushed()
+            for address in tile.addresses:
+                while not self.slots:
+                    if not self._collect():
+                        yield self.queue.wait_room(self.env)
+                self.issue(self.slots.popleft(), address)
+            while len(self.ends) > _AHEAD_BEATS:
+                if not self._collect():
+                    yield self.queue.wait_room(self.env)
+
+    def _collect(self) -> bool:
+        """Note the beats that fired: a burst no later beat touches frees its place."""
+        queue = self.queue
+        fired = queue.credits[queue.written :]
+        queue.written += len(fired)
+        for cycle in fired:
+            end = self.ends.popleft()
+            self.slots.extend([cycle] * (end - self.used))
+            self.used = end
+        return bool(fired)
+
+    def back(self, cycle: int) -> None:
+        """Beats are handed over in order, so a burst that overtook another waits for it."""
+        self.last_back = max(self.last_back, cycle)
+        self.served += 1
+        self._hand_over()
+
+    def _hand_over(self) -> bool:
+        handed = False
+        while self.needs and self.needs[0] <= self.served:
+            self.needs.popleft()
+            self.queue.arrivals.append(max(0, self.last_back))
+            handed = True
+        return handed
+
+    def wake(self) -> None:
+        """Let the load unit see the beats handed over."""
+        self.queue.pushed()
+
+
+class StoreGenerator(AddressGenerator):
+    """Writes a store's bursts once their last beat has fired; bounds those not acknowledged."""
+
+    writes = True
+
+    def run(self) -> Generator[Event, None, None]:
+        """The process: allow beats, and write what those that fired complete."""
+        self.ends: deque[int] = deque()
+        self.allowed: deque[int] = deque()
+        self.addresses: deque[int] = deque()
+        self.acknowledged: deque[int] = deque()
+        self.forgotten = 0
+        self.written = 0
+        asked = 0
+        for tile in self.points():
+            ends = [asked + end for end in tile.ends]
+            self.ends.extend(ends)
+            self.allowed.extend(ends)
+            self.addresses.extend(tile.addresses)
+            asked += len(tile.addresses)
+            if self._allow():
+                self.queue.popped()
+            while len(self.ends) > _AHEAD_BEATS:
+                yield self.queue.wait_token(self.env)
+                self._collect()
+        while self.ends:
+            yield self.queue.wait_token(self.env)
+            self._collect()
+
+    def _collect(self) -> None:
+        """Write the bursts that the beats fired since the last call complete."""
+        queue = self.queue
+        fired = queue.arrivals[queue.read :]
+        queue.read += len(fired)
+        for cycle in fired:
+            end = self.ends.popleft()
+            for _ in range(end - self.written):
+                self.issue(cycle, self.addresses.popleft())
+            self.written = end
+        queue.popped()
+
+    def back(self, cycle: int) -> None:
+        """Acknowledgements count in the order of the requests."""
+        self.last_back = max(self.last_back, cycle)
+        self.acknowledged.append(self.last_back)
+        self._allow()
+
+    def _allow(self) -> bool:
+        """Allow beats up to the first whose bursts would exceed those in flight."""
+        allowed = False
+        known = self.forgotten + len(self.acknowledged)
+        while self.allowed and self.allowed[0] - self.outstanding <= known:
+            before = self.allowed.popleft() - self.outstanding
+            while self.forgotten < before - 1:
+                self.acknowledged.popleft()
+                self.forgotten += 1
+            self.queue.credits.append(self.acknowledged[0] if before > 0 else 0)
+            allowed = True
+        return allowed
+
+    def wake(self) -> None:
+        """Let the store unit see the beats allowed."""
+        self.queue.popped()
