@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from hwspecs.errors import Fault, RuleError, SpecError
 from hwspecs.located_yaml import Located, PathOf
@@ -80,7 +79,9 @@ def _shortened(faults: Iterable[Fault]) -> list[Fault]:
     return [*ordered[:_MAX_FAULTS], Fault(last.source, last.line, last.column + 1, "", more)]
 
 
-def _merged(errors: list[ErrorDetails], root: type[BaseModel], located: Located) -> list[Fault]:
+def _merged(
+    errors: Iterable[Mapping[str, Any]], root: type[BaseModel], located: Located
+) -> list[Fault]:
     """One fault a place: the branches of a union that all fail say "must be A or B"."""
     rules: dict[tuple[PathOf, bool, str], dict[str, str]] = {}
     for error in errors:
@@ -120,7 +121,7 @@ def _holds(content: Any, step: int | str) -> bool:
     return isinstance(content, list) and isinstance(step, int) and step < len(content)
 
 
-def _rule(error: ErrorDetails, siblings: tuple[str, ...]) -> tuple[str, str]:
+def _rule(error: Mapping[str, Any], siblings: tuple[str, ...]) -> tuple[str, str]:
     """What the value must be, and a hint or ''."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "missing":
