@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OURS = {"hwspecs", "dataflow", "mapping", "gpu"}
+OURS |= {path.stem for path in (ROOT / "demo").glob("*.py")}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Import name -> distribution, where they differ.
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "triton": "torch"}
