@@ -33,6 +33,11 @@ class Digits:
     of_axis: Mapping[str, tuple[str, ...]]
     time: tuple[str, ...]
     walk: tuple[str, ...]
+    extents: Mapping[str, int]
+
+    def extent(self, axis: str) -> int:
+        """Points of an axis of the graph."""
+        return self.extents[axis]
 
     def __getitem__(self, name: str) -> Digit:
         return self.by_name[name]
@@ -72,7 +77,7 @@ def digits_of(graph: Graph, schedule: Schedule) -> Digits:
         name: Digit(name, axis, stride, extent, name in time)
         for name, (axis, stride, extent) in by_name.items()
     }
-    return Digits(named, of_axis, time, walk)
+    return Digits(named, of_axis, time, walk, graph.axes)
 
 
 def _split(

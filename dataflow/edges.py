@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 
 from dataflow.digits import Digits
 from dataflow.errors import did_you_mean
-from dataflow.index import Affine, affine
-from dataflow.nodes import Graph, Node
+from dataflow.index import affine
+from dataflow.nodes import Graph
 from dataflow.schedule import Schedule, ScheduleError
 from dataflow.stream import (
     Source,
@@ -189,6 +189,9 @@ def _edge(digits: Digits, source: StreamNode, target: StreamNode, via: Source) -
     """The channel from a computed value, its kind still to be settled."""
     touching = _touching_axes(via)
     shared = _shared_axes(via)
+    # What the target adds up it also takes one after the other.
+    touching |= {digits[d].axis for d in target.carried if d in source.emission}
+    shared |= touching & {digits[d].axis for d in target.carried}
     touch = tuple(d for d in target.loops if digits[d].axis in touching)
     mapped = any(free.op == "read" for free in via.via)
     emits = [d for d in source.emits if digits[d].axis not in via.last]
@@ -346,7 +349,9 @@ def _same_order(digits: Digits, source: StreamNode, target: StreamNode, edge: Ed
     for digit in edge.touch:
         if source.grain(digit) != target.grain(digit):
             return False
-        if not _divide(_copies(source, digit), _copies(target, digit)):
+        if digit not in target.merge and not _divide(
+            _copies(source, digit), _copies(target, digit)
+        ):
             return False
     return source.vector in edge.touch or not _wide(source, edge)
 
@@ -473,7 +478,13 @@ def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int)
     if edge.depth:
         return edge
     hold, steps, through = delays.beside(edge)
-    held = [d for d in source.emission if d in hold and made.digits[d].axis not in edge.last]
+    held = [
+        digit
+        for digit in source.emission
+        if digit in hold
+        and made.digits[digit].axis not in edge.last
+        and made.trips(source, digit) > 1
+    ]
     if edge.kind == "fifo":
         if not held or edge.earlier:
             return edge

@@ -1,0 +1,260 @@
+"""Partition: which stream nodes share a compute unit, and how many units one node takes.
+
+A unit works as a pipeline of `stages` operations. Nodes are joined where one takes the beats of
+the other as they leave: same copies, same loops (or the loops that are left once a reduction is
+done), nothing held between them. A node that needs more stages than a unit has gets a chain.
+
+Stages of a node, for every point of its packed digits:
+    map, mask     the operation's stages in the machine file (1 by default)
+    einsum        one multiply for each product, pack - 1 additions of products that are summed in
+                  the same firing, the cross-lane tree where lanes run along a summed digit, and 1
+                  where it accumulates over firings
+    reduce        the same without the multiply
+    total, merge  terms - 1 additions, and 1 where it accumulates
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dataflow.edges import Edge, StreamGraph
+from dataflow.stream import StreamNode
+from hwspecs import Machine
+from mapping.errors import MappingError, shortage
+
+
+@dataclass(frozen=True)
+class Group:
+    """Stream nodes that run in one unit, or in a chain of `cells` units, in order of evaluation."""
+
+    name: str
+    members: tuple[str, ...]
+    stages: int
+    cells: int
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Input and output wires of a group, by kind."""
+
+    vector_in: int
+    scalar_in: int
+    vector_out: int
+    scalar_out: int
+
+
+def partition(made: StreamGraph, machine: Machine) -> tuple[Group, ...]:
+    """Join the compute nodes of `made` into groups that fit the machine's units.
+
+    Raises MappingError where a single node has more inputs or outputs than a chain of its length.
+    """
+    return _Partition(made, machine).run()
+
+
+def stages_of(made: StreamGraph, node: StreamNode, machine: Machine) -> int:
+    """Pipeline stages that one unit spends on `node` (see the module's text)."""
+    compute = machine.compute
+    kept = math.prod(n for d, n in node.pack.items() if d not in node.gone)
+    summed = math.prod(n for d, n in node.pack.items() if d in node.gone)
+    op = node.node.op
+    if op in ("map", "mask"):
+        name = node.node.fn if op == "map" else "mask"
+        return kept * compute.operation(name).stages
+    if node.merge or node.carried:
+        terms = terms_of(made, node)
+        return kept * max(1, (terms - 1) + bool(node.carried))
+    products = max(0, len(node.node.args) - 1) if op == "einsum" else 0
+    tree = compute.reduction_stages if node.vector in node.gone else 0
+    beats = math.prod(made.trips(node, d) for d in node.gone)
+    mul = compute.operation("mul").stages
+    return kept * max(1, summed * products * mul + (summed - 1) + tree + (beats > 1))
+
+
+def terms_of(made: StreamGraph, node: StreamNode) -> int:
+    """How many partial results `node` joins at a firing."""
+    terms = 1
+    for edge in made.into(node.name):
+        source = made.by_name[edge.source]
+        for digit in node.merge:
+            terms *= max(1, source.copies(digit) // node.copies(digit))
+    return terms
+
+
+def ii_of(node: StreamNode, machine: Machine) -> int:
+    """Cycles between two firings that the machine's table asks of `node`."""
+    compute = machine.compute
+    if node.node.op == "map":
+        return compute.operation(node.node.fn).ii_cycles
+    if node.node.op == "einsum":
+        return max(compute.operation("mul").ii_cycles, compute.operation("add").ii_cycles)
+    return 1
+
+
+def operand_wires(node: StreamNode, edge: Edge) -> tuple[int, bool]:
+    """How many beats of an operand a firing takes, and whether they are vectors.
+
+    Packed scalars that come from one scratchpad read travel as the lanes of one vector.
+    """
+    packed = math.prod(n for d, n in node.pack.items() if d in edge.touch)
+    if node.vector in edge.touch and node.lanes > 1:
+        return packed, True
+    return 1, packed > 1
+
+
+class _Partition:
+    def __init__(self, made: StreamGraph, machine: Machine) -> None:
+        self.made, self.machine = made, machine
+        self.order = [n.name for n in made.nodes if n.kind == "compute"]
+        self.group_of = {name: (name,) for name in self.order}
+        self.stages = {n: stages_of(made, made.by_name[n], machine) for n in self.order}
+        self.place = {name: i for i, name in enumerate(self.order)}
+
+    def run(self) -> tuple[Group, ...]:
+        for name in self.order:
+            self._join(name)
+        members = dict.fromkeys(self.group_of[name] for name in self.order)
+        groups = tuple(self._group(names) for names in members)
+        for group in groups:
+            self._check_ports(group)
+        return groups
+
+    def _join(self, name: str) -> None:
+        """Join `name` with as many of the groups it streams from as fit, all before some."""
+        candidates = []
+        for edge in self.made.into(name):
+            group = self.group_of.get(edge.source)
+            if group and group not in candidates and self._streams(edge):
+                candidates.append(group)
+        trials = [candidates] if len(candidates) > 1 else []
+        trials += [[group] for group in candidates]
+        for trial in trials:
+            names = {name, *(member for group in trial for member in group)}
+            joined = tuple(sorted(names, key=self.place.__getitem__))
+            if self._fits(joined):
+                for member in joined:
+                    self.group_of[member] = joined
+                return
+
+    def _streams(self, edge: Edge) -> bool:
+        """Whether the reader can take the writer's beats inside one unit."""
+        if edge.kind != "fifo" or edge.depth or edge.last or edge.mapped:
+            return False
+        source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
+        if source.kind != "compute" or source.carried or target.merge:
+            return False
+        if dict(source.unroll) != dict(target.unroll):
+            return False
+        return self._emission(source) == self._loops(target)
+
+    def _loops(self, node: StreamNode) -> list[tuple[str, int, int]]:
+        """Loops with their trips and grain, and what is packed, single trips left out."""
+        return self._turning(node, node.loops)
+
+    def _emission(self, node: StreamNode) -> list[tuple[str, int, int]]:
+        return self._turning(node, node.emission)
+
+    def _turning(self, node: StreamNode, digits: Iterable[str]) -> list[tuple[str, int, int]]:
+        found = []
+        for digit in digits:
+            trips = self.made.trips(node, digit)
+            packed = node.grain(digit) * node.pack.get(digit, 1)
+            if trips > 1 or packed > 1:
+                found.append((digit, trips, packed))
+        return found
+
+    def _fits(self, names: tuple[str, ...]) -> bool:
+        if sum(self.stages[name] for name in names) > self.machine.compute.stages:
+            return False
+        inside = set(names)
+        mains = [n for n in names if len(self._loops(self.made.by_name[n])) == self._deepest(names)]
+        if len({tuple(self._loops(self.made.by_name[n])) for n in mains}) > 1:
+            return False
+        if any(self.made.by_name[n].domain != self.made.by_name[names[0]].domain for n in names):
+            return False
+        for edge in self.made.edges:
+            if edge.source in inside and edge.target in inside:
+                if edge.earlier and edge.kind == "fifo" and not edge.mapped:
+                    continue
+                if not self._streams(edge):
+                    return False
+        return not self._leaves_and_returns(inside) and self._within(self._ports(names), 1)
+
+    def _deepest(self, names: tuple[str, ...]) -> int:
+        return max(len(self._loops(self.made.by_name[n])) for n in names)
+
+    def _leaves_and_returns(self, inside: set[str]) -> bool:
+        """Whether a path leaves the group and comes back at the same point: a unit cannot wait
+        for itself."""
+        after: dict[str, set[str]] = {}
+        for edge in self.made.edges:
+            if not edge.earlier:
+                after.setdefault(edge.source, set()).add(edge.target)
+        waiting = [t for n in inside for t in after.get(n, ()) if t not in inside]
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            # A path may run through the other members of any group that it enters.
+            for member in self.group_of.get(name, (name,)):
+                if member in inside:
+                    return True
+                if member not in seen:
+                    seen.add(member)
+                    waiting.extend(after.get(member, ()))
+        return False
+
+    def _ports(self, names: tuple[str, ...]) -> Ports:
+        inside = set(names)
+        counts = {"vector_in": 0, "scalar_in": 0, "vector_out": 0, "scalar_out": 0}
+        seen: set[tuple[str, str, bool]] = set()
+        for edge in self.made.edges:
+            if edge.target in inside and edge.source not in inside:
+                key = (edge.source, edge.earlier, edge.kind == "scratchpad")
+                if key not in seen:
+                    seen.add(key)
+                    node = self.made.by_name[edge.target]
+                    wires, vector = operand_wires(node, edge)
+                    wires *= terms_of(self.made, node) if node.merge else 1
+                    counts["vector_in" if vector else "scalar_in"] += wires
+        for name in names:
+            node = self.made.by_name[name]
+            if any(e.source == name and e.target not in inside for e in self.made.edges):
+                packed = math.prod(n for d, n in node.pack.items() if d not in node.gone)
+                wide = node.lanes > 1 and node.vector not in node.gone
+                counts["vector_out" if wide else "scalar_out"] += packed
+        return Ports(**counts)
+
+    def _within(self, ports: Ports, cells: int) -> bool:
+        return not list(self._over(ports, cells))
+
+    def _over(self, ports: Ports, cells: int) -> Iterable[tuple[str, int, int]]:
+        """Kinds of wires of which there are too few: (kind, needed, there are).
+
+        A scalar may come or leave on a vector wire.
+        """
+        compute = self.machine.compute
+        for side in ("in", "out"):
+            vector = getattr(ports, f"vector_{side}")
+            scalar = getattr(ports, f"scalar_{side}")
+            vectors = cells * getattr(compute, f"vector_{side}")
+            scalars = cells * getattr(compute, f"scalar_{side}")
+            if vector > vectors:
+                yield f"vector_{side}", vector, vectors
+            elif scalar > scalars + vectors - vector:
+                yield f"scalar_{side}", scalar, scalars + vectors - vector
+
+    def _group(self, names: tuple[str, ...]) -> Group:
+        stages = sum(self.stages[name] for name in names)
+        return Group(names[-1], names, stages, -(-stages // self.machine.compute.stages))
+
+    def _check_ports(self, group: Group) -> None:
+        for kind, needed, available in self._over(self._ports(group.members), group.cells):
+            hint = "pack fewer points of a digit in one firing"
+            line = shortage(f"node {group.name}", kind, needed, available, hint)
+            raise MappingError(line, resource=kind, needed=needed, available=available)
+
+
+def group_map(groups: Iterable[Group]) -> Mapping[str, Group]:
+    """The group of every compute node."""
+    return {name: group for group in groups for name in group.members}
