@@ -194,9 +194,8 @@ def _spacing(port: Port, trips: list[int]) -> int:
     firings = 1
     for count in trips[port.level :]:
         firings *= count
-    level = port.level
-    for loop, modulus in port.select:
-        if loop == level - 1 and trips[loop] % modulus == 0:
+    for loop, divisor, modulus in port.select:
+        if loop == port.level - 1 and divisor == 1 and trips[loop] % modulus == 0:
             return firings * modulus
     return firings
 
