@@ -363,8 +363,8 @@ def _report(
 
 
 def _reasons(mapped: Mapped) -> dict[str, str]:
-    """Return why each buffer is as deep as it is, by channel name, as derived with the stream."""
-    return {}
+    """Return why each channel is as deep as it is, as it was derived with the stream."""
+    return {edge.name: edge.why for edge in mapped.stream.edges if edge.why}
 
 
 def _draw(task: Task, mapped: Mapped, result: Result, path: Path) -> None:

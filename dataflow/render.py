@@ -174,18 +174,19 @@ def _losses(report: Report) -> Table:
     return table
 
 
-BUFFER_COLUMNS = ("channel", "place", "depth", "peak", "bytes", "because")
+BUFFER_COLUMNS = ("channel", "place", "copies", "depth", "peak", "bytes", "because")
 
 
 def _buffers(report: Report) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in BUFFER_COLUMNS:
-        right = name in ("depth", "peak", "bytes")
+        right = name in ("copies", "depth", "peak", "bytes")
         table.add_column(term(name), justify="right" if right else "left", overflow="fold")
     for row in report.buffers[:DEEPEST]:
         peak = "" if row.peak is None else f"{row.peak:,}"
         size = "" if row.bytes is None else quantity(row.bytes)
-        add(table, row.name, row.place, f"{row.depth:,}", peak, size, row.because)
+        cells = (row.name, row.place, str(row.copies), f"{row.depth:,}", peak, size, row.because)
+        add(table, *cells)
     rest = len(report.buffers) - DEEPEST
     more = [Text(f"and {rest} more; --json lists all", style="dim")] if rest > 0 else []
     return Group(table, *more)

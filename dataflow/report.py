@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dataflow.check import Check
-from dataflow.program import Program
+from dataflow.program import Channel, Program, Scratchpad
 
 MODEL_VERSION = "1"
 """Version of the rules of time; CHANGELOG.md says by how much each change moved modelled time."""
@@ -98,10 +98,15 @@ class UnitRow:
 
 @dataclass(frozen=True)
 class BufferRow:
-    """One channel or scratchpad: where data waits, how much fits, how much was there, and why."""
+    """Channels or scratchpads between two nodes: where data waits, how much fits, and why.
+
+    Copies of an unrolled node have one each: `depth` and `peak` are of the fullest of the `copies`,
+    `bytes` of all of them together.
+    """
 
     name: str
     place: str
+    copies: int
     depth: int
     peak: int | None
     bytes: int | None
@@ -183,31 +188,53 @@ def unit_rows(program: Program, result: RunResult) -> tuple[UnitRow, ...]:
 def buffer_rows(
     program: Program, peaks: Mapping[str, int], reasons: Mapping[str, str]
 ) -> tuple[BufferRow, ...]:
-    """Return the buffers of a program, deepest first: scratchpads and the FIFOs between units.
+    """Return the buffers of a program: scratchpads, then FIFOs, the deepest first.
 
-    `peaks` holds the high-water marks of channels, `reasons` why a channel or scratchpad is as deep
-    as it is, by name; a FIFO that no reason is given for has the depth of the machine's FIFOs.
+    `peaks` holds the high-water marks of channels by name, `reasons` why a channel between two
+    nodes is as deep as it is, by `edge_name`. A FIFO at a scratchpad's own ports is part of it.
     """
-    standard = program.machine.compute.fifo_depth_beats
-    rows = [
-        BufferRow(pad.name, "scratchpad", pad.depth, None, pad.bytes, because)
-        for pad in program.scratchpads
-        for because in [reasons.get(pad.name, _because_of_tiles(pad.depth))]
-    ]
+    pads: dict[str, list[Scratchpad]] = {}
+    fifos: dict[str, list[Channel]] = {}
+    for pad in program.scratchpads:
+        pads.setdefault(edge_name(pad.name), []).append(pad)
     for channel in program.channels:
         if channel.kind == "data":
-            usual = "the depth of the machine's FIFOs" if channel.capacity == standard else ""
-            because = reasons.get(channel.name) or usual or "what its reader holds back"
-            peak = peaks.get(channel.name)
-            rows.append(BufferRow(channel.name, "fifo", channel.capacity, peak, None, because))
-    order = {"scratchpad": 0, "fifo": 1}
-    return tuple(sorted(rows, key=lambda row: (order[row.place], -row.depth, row.name)))
+            fifos.setdefault(edge_name(channel.name), []).append(channel)
+    rows = [_pad_row(name, group, reasons) for name, group in pads.items()]
+    rows += [_fifo_row(name, group, peaks, reasons, program) for name, group in fifos.items()]
+    return tuple(sorted(rows, key=lambda row: (row.place == "fifo", -row.depth, row.name)))
 
 
-def _because_of_tiles(depth: int) -> str:
-    if depth == 1:
-        return "one tile, filled once and kept"
-    return f"{depth} tiles: one is filled while another is read"
+def _pad_row(name: str, pads: Sequence[Scratchpad], reasons: Mapping[str, str]) -> BufferRow:
+    depth = max(pad.depth for pad in pads)
+    usual = "filled once and kept" if depth == 1 else "one tile fills while another is read"
+    size = sum(pad.bytes for pad in pads)
+    return BufferRow(name, "scratchpad", len(pads), depth, None, size, reasons.get(name) or usual)
+
+
+def _fifo_row(
+    name: str,
+    channels: Sequence[Channel],
+    peaks: Mapping[str, int],
+    reasons: Mapping[str, str],
+    program: Program,
+) -> BufferRow:
+    depth = max(channel.capacity for channel in channels)
+    peak = max(peaks.get(channel.name, 0) for channel in channels)
+    standard = program.machine.compute.fifo_depth_beats
+    usual = "the depth of the machine's FIFOs" if depth == standard else "its beats in flight"
+    because = reasons.get(name) or usual
+    return BufferRow(name, "fifo", len(channels), depth, peak, None, because)
+
+
+def edge_name(name: str) -> str:
+    """Return the nodes that a channel or scratchpad joins, without copies and value.
+
+    >>> edge_name("c.part@i0,k1 -> c@j1: s")
+    'c.part -> c'
+    """
+    ends = name.partition(": ")[0].split(" -> ")
+    return " -> ".join(end.partition("@")[0] for end in ends)
 
 
 def report(

@@ -52,7 +52,7 @@ REPORT = Report(
         _unit("d", "compute", 1, 40, blocked=60),
         _unit("load a", "load", 1, 90, off_chip=10),
     ),
-    buffers=(BufferRow("a -> c", "scratchpad", 2, None, 2048, "one fills while one is read"),),
+    buffers=(BufferRow("a -> c", "scratchpad", 1, 2, None, 2048, "one fills while one is read"),),
     read_bytes=640,
     written_bytes=160,
     useful_bytes=700,

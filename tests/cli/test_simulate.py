@@ -1,0 +1,189 @@
+"""simulate and map from end to end, on the machine for tests."""
+
+import json
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from dataflow.kernels import build
+from dataflow.reference import evaluate
+from dataflow.report import STALLS
+
+SMALL = ("gemm", "--hw", "tiny", "--set", "i=8", "j=8", "k=8")
+
+
+def test_simulate_as_json_checks_values_and_keeps_the_bound(tileloom) -> None:
+    data = tileloom("simulate", *SMALL, "--json").json
+    assert data["sizes"] == {"i": 8, "j": 8, "k": 8}
+    assert data["values"]["checked"] and data["values"]["passed"]
+    assert data["values"]["max_abs_error"] <= data["values"]["error_bound"]
+    assert data["cycles"] >= data["mapping_bound_cycles"]
+    assert data["cycles"] >= data["bound_cycles"] > 0
+    assert data["complete"] is True
+
+
+def test_simulate_accounts_for_every_cycle_of_every_unit(tileloom) -> None:
+    data = tileloom("simulate", *SMALL, "--json").json
+    assert data["units"]
+    for unit in data["units"]:
+        assert unit["busy"] + sum(unit[name] for name in STALLS) == data["cycles"], unit["unit"]
+
+
+def test_simulate_prints_the_same_cycles_as_its_json(tileloom) -> None:
+    cycles = tileloom("simulate", *SMALL, "--json").json["cycles"]
+    outcome = tileloom("simulate", *SMALL, "--explain")
+    assert outcome.code == 0
+    assert f"{cycles:,}" in outcome.out
+    assert "what each figure means" in outcome.out
+
+
+def test_simulate_twice_gives_the_same_figures(tileloom) -> None:
+    first, second = (tileloom("simulate", *SMALL, "--json").json for _ in range(2))
+    first.pop("wall_seconds"), second.pop("wall_seconds")
+    assert first == second
+
+
+def test_simulate_takes_and_keeps_arrays(tileloom, tmp_path) -> None:
+    given, kept = tmp_path / "in.npz", tmp_path / "out.npz"
+    a, b = np.arange(64.0).reshape(8, 8), np.eye(8)
+    np.savez(given, a=a, b=b)
+    outcome = tileloom("simulate", *SMALL, "--inputs", given, "--outputs", kept, "--json")
+    assert outcome.code == 0
+    np.testing.assert_array_equal(np.load(kept)["c"], a)
+
+
+def test_simulate_of_nan_says_so_and_still_compares(tileloom, tmp_path) -> None:
+    given = tmp_path / "in.npz"
+    np.savez(given, a=np.full((8, 8), np.nan))
+    outcome = tileloom("simulate", *SMALL, "--inputs", given, "--json")
+    assert "64 of 64 values are NaN or infinite" in outcome.err
+    assert outcome.code == 0
+
+
+def test_simulate_without_values_says_that_none_were_checked(tileloom) -> None:
+    data = tileloom("simulate", *SMALL, "--no-values", "--json").json
+    assert data["values"] == {"checked": False, "because": "--no-values was given"}
+
+
+def test_simulate_stops_at_max_cycles_and_says_so(tileloom) -> None:
+    data = tileloom("simulate", *SMALL, "--max-cycles", "20", "--json").json
+    assert data["complete"] is False
+    assert data["values"]["because"] == "the run did not end"
+    assert "INTERRUPTED" in tileloom("simulate", *SMALL, "--max-cycles", "20").out
+
+
+def test_simulate_with_wrong_values_exits_1(tileloom, monkeypatch) -> None:
+    import dataflow.sim
+
+    right = dataflow.sim.simulate
+
+    def wrong(*args, **kwargs):
+        result = right(*args, **kwargs)
+        result.outputs["c"][0, 0] += 0.01
+        return result
+
+    monkeypatch.setattr(dataflow.sim, "simulate", wrong)
+    outcome = tileloom("simulate", *SMALL, "--json")
+    assert outcome.code == 1
+    assert outcome.json["values"]["passed"] is False
+
+
+def test_simulate_interrupted_reports_what_had_run_and_exits_130(tileloom, monkeypatch) -> None:
+    import dataflow.sim
+
+    right = dataflow.sim.simulate
+
+    def stopped(*args, **kwargs):
+        raise dataflow.sim.Interrupted(right(*args, **{**kwargs, "max_cycles": 20}))
+
+    monkeypatch.setattr(dataflow.sim, "simulate", stopped)
+    outcome = tileloom("simulate", *SMALL)
+    assert outcome.code == 130
+    assert "INTERRUPTED" in outcome.out
+
+
+def test_simulate_draws_a_picture(tileloom, tmp_path) -> None:
+    picture = tmp_path / "placement.png"
+    assert tileloom("simulate", *SMALL, "--plot", picture).code == 0
+    height, width, _ = matplotlib.image.imread(picture).shape
+    assert height > 200
+    assert width > 200
+
+
+def test_simulate_takes_a_kernel_and_a_machine_of_the_users_own(tileloom, tmp_path) -> None:
+    kernel, machine = tmp_path / "own.py", tmp_path / "own.yaml"
+    kernel.write_text(
+        "from dataflow.graph import Builder\n"
+        "def scaled(n=8):\n"
+        "    g = Builder('scaled', n=n)\n"
+        "    g.output('y', g.map('mul', g.input('x', 'n'), 2.0))\n"
+        "    return g.build()\n"
+    )
+    import hwspecs
+
+    source = hwspecs.load.__globals__["_FOLDER"] / "tiny.yaml"
+    machine.write_text(source.read_text().replace("name: tiny", "name: own"))
+    outcome = tileloom("simulate", f"{kernel}:scaled", "--hw", machine, "--set", "n=12", "--json")
+    assert outcome.json["machine"] == "own"
+    assert outcome.json["sizes"] == {"n": 12}
+    assert outcome.json["values"]["passed"]
+
+
+def test_map_writes_a_file_that_simulate_takes(tileloom, tmp_path) -> None:
+    file = tmp_path / "mapping.yaml"
+    assert tileloom("map", *SMALL, "-o", file).code == 0
+    plain = tileloom("simulate", *SMALL, "--json").json
+    mapped = tileloom("simulate", "gemm", "--hw", "tiny", "--schedule", file, "--json").json
+    assert mapped["cycles"] == plain["cycles"]
+    assert mapped["sizes"] == plain["sizes"]
+
+
+def test_map_as_json_places_every_unit(tileloom) -> None:
+    data = json.loads(tileloom("map", *SMALL, "--json").out)
+    assert data["placement"]
+    assert data["schedule"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("kernel: gemm", "kernel: softmax"), "kernel must be gemm"),
+        (("machine: tiny", "machine: plasticine"), "machine must be tiny"),
+        (("model_version: '1'", "model_version: '0'"), "model_version must be 1"),
+        (("placement:", "placment:"), "did you mean placement?"),
+    ],
+)
+def test_simulate_refuses_a_mapping_file_of_something_else(
+    tileloom, tmp_path, change, said
+) -> None:
+    file = tmp_path / "mapping.yaml"
+    tileloom("map", *SMALL, "-o", file)
+    text = file.read_text()
+    assert change[0] in text
+    file.write_text(text.replace(*change))
+    outcome = tileloom("simulate", "gemm", "--hw", "tiny", "--schedule", file)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.err.startswith(f"{file}:")
+
+
+def test_simulate_refuses_settings_that_a_mapping_file_is_not_for(tileloom, tmp_path) -> None:
+    file = tmp_path / "mapping.yaml"
+    tileloom("map", *SMALL, "-o", file)
+    outcome = tileloom(
+        "simulate", "gemm", "--hw", "tiny", "--schedule", file, "--set", "i=16", "--json"
+    )
+    assert outcome.code == 2
+    assert "sizes.i must be 16, got 8" in outcome.err
+
+
+def test_outputs_equal_the_plain_form_in_single_precision(tileloom, tmp_path) -> None:
+    kept = tmp_path / "out.npz"
+    args = ("softmax", "--hw", "tiny", "--set", "rows=4", "n=8", "--outputs", kept, "--inputs")
+    given = tmp_path / "in.npz"
+    x = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
+    np.savez(given, x=x)
+    assert tileloom("simulate", *args, given).code == 0
+    graph = build("softmax", {"rows": 4, "n": 8}, None, ())
+    np.testing.assert_allclose(np.load(kept)["y"], evaluate(graph, {"x": x})["y"], rtol=1e-5)
