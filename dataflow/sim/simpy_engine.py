@@ -22,7 +22,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from simpy import Environment, Event
 
 from dataflow.errors import did_you_mean
@@ -34,6 +33,7 @@ from dataflow.sim.deadlock import DeadlockError
 from dataflow.sim.offchip import AddressGenerator, LoadGenerator, Memory, StoreGenerator
 from dataflow.sim.result import Interrupted, OffChip, Result
 from dataflow.sim.timing_graph import Action, ProgramError, TimingGraph, UnitPlan
+from dataflow.sim.values import Values
 
 Progress = Callable[[int, int, int], None]
 _PROGRESS_FIRINGS = 1 << 16
@@ -41,7 +41,7 @@ _PROGRESS_FIRINGS = 1 << 16
 
 def simulate(
     program: Program,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    inputs: Mapping[str, Any] | None = None,
     *,
     values: bool = True,
     progress: Progress | None = None,
@@ -58,7 +58,7 @@ def simulate(
     """
     with_values = values and inputs is not None
     graph = timing_graph.build(program, keep_points=with_values)
-    run = Run(program, graph, progress=progress, max_cycles=max_cycles)
+    run = Run(program, graph, inputs if with_values else None, progress, max_cycles)
     return run.go()
 
 
@@ -107,6 +107,7 @@ class Run:
         self,
         program: Program,
         graph: TimingGraph,
+        inputs: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         max_cycles: int | None = None,
     ):
@@ -135,6 +136,7 @@ class Run:
         self.walker = Walker()
         self.memory: Memory | None = None
         self.generators = self._generators()
+        self.values = None if inputs is None else Values(program, inputs, self.walker)
 
     def _generators(self) -> dict[str, AddressGenerator]:
         """An address generator for each load and store unit, by name."""
@@ -162,8 +164,8 @@ class Run:
     def go(self) -> Result:
         """Run to the end and return the result."""
         started = time.perf_counter()
-        for unit in self.units:
-            self.env.process(self._fire(unit))
+        for place, unit in enumerate(self.units):
+            self.env.process(self._fire(place, unit))
         for generator in self.generators.values():
             self.env.process(generator.run())
         if self.memory is not None:
@@ -177,7 +179,7 @@ class Run:
             raise DeadlockError("nothing can move")
         return self._result(started, complete=not self.cut)
 
-    def _fire(self, unit: Running) -> Generator[Event, None, None]:
+    def _fire(self, place: int, unit: Running) -> Generator[Event, None, None]:
         """The process of one unit: fire run by run, as many at once as are known."""
         env, channels = self.env, self.channels
         ii_cycles = unit.plan.ii_cycles
@@ -201,6 +203,8 @@ class Run:
                         times = [_fire_once(gate, unit)]
                     else:
                         times = _fire_many(gate, unit, ready, ii_cycles)
+                    if self.values is not None:
+                        self.values.fired(place, unit.fired, times)
                     _move(gate, times)
                     count -= ready
                     unit.last_fired = times[-1]
@@ -253,7 +257,7 @@ class Run:
         }
         return Result(
             cycles=cycles,
-            outputs={},
+            outputs={} if self.values is None else self.values.outputs(),
             accounts=accounts,
             channel_peaks={channel.name: channel.peak for channel in self.channels},
             off_chip=self._traffic(),

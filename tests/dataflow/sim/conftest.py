@@ -113,4 +113,5 @@ def wire():
         walk=make_walk,
         load=make_load,
         tensor=make_tensor,
+        host=Host,
     )
