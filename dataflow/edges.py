@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 
 from dataflow.digits import Digits
 from dataflow.errors import did_you_mean
-from dataflow.index import affine
-from dataflow.nodes import Graph
-from dataflow.schedule import Schedule, ScheduleError
+from dataflow.index import Affine, affine
+from dataflow.nodes import Graph, Node
+from dataflow.schedule import NodeSchedule, Schedule, ScheduleError
 from dataflow.stream import (
     Source,
     StreamNode,
@@ -190,8 +190,9 @@ def _edge(digits: Digits, source: StreamNode, target: StreamNode, via: Source) -
     touching = _touching_axes(via)
     shared = _shared_axes(via)
     # What the target adds up it also takes one after the other.
-    touching |= {digits[d].axis for d in target.carried if d in source.emission}
-    shared |= touching & {digits[d].axis for d in target.carried}
+    summed = {digits[d].axis for d in (*target.carried, *target.merge) if d in source.emission}
+    touching |= summed
+    shared |= summed
     touch = tuple(d for d in target.loops if digits[d].axis in touching)
     mapped = any(free.op == "read" for free in via.via)
     emits = [d for d in source.emits if digits[d].axis not in via.last]
@@ -237,33 +238,54 @@ def _load(
     touch = tuple(d for d in target.loops if digits[d].axis in value.axes)
     common = _loaded_at(made.schedule, base.name, target, touch, faults)
     outside = target.domain[:common]
-    key = (base.name, value.name, outside)
+    own = f"load {base.name} -> {target.name}"
+    plan = made.schedule.node(own if own in made.schedule.nodes else f"load {base.name}")
+    # Copies of the reader over a loop that the tensor does not follow share one load, unless the
+    # schedule copies the load too.
+    served = {d: n for d, n in target.unroll.items() if d in outside and d not in touch}
+    served = {d: n for d, n in served.items() if d not in plan.unroll}
+    touch = (*touch, *(d for d in outside if d not in touch and d not in served))
+    key = (base.name, value.name, outside, tuple(served.items()))
     if key not in loads:
-        name = f"load {base.name}"
-        if name in nodes:
-            name = f"load {base.name} -> {target.name}"
+        name = own if f"load {base.name}" in nodes else f"load {base.name}"
         loads[key] = name
-        strides = address_strides(made.graph, base.axes, index, value.axes)
-        inside = [d for d in digits.by_name if digits[d].axis in value.axes and d not in outside]
-        inside.sort(key=lambda d: -abs(strides[digits[d].axis]) * digits[d].stride)
-        plan = made.schedule.node(name)
-        vector, width = next(iter(plan.vector.items()), ("", 1))
-        if not plan.vector and inside and _contiguous(digits, strides, inside[-1]):
-            vector, width = inside[-1], min(lanes, digits[inside[-1]].extent)
-        unroll = {d: n for d, n in plan.unroll.items() if n > 1 and d in outside}
-        nodes[name] = StreamNode(
-            name,
-            "load",
-            value,
-            value.axes,
-            outside,
-            tuple(inside),
-            vector=vector,
-            lanes=width,
-            unroll=unroll,
-            argument=base,
-        )
+        nodes[name] = _load_node(made, base, value, index, outside, served, plan, name, lanes)
     return Edge(loads[key], target.name, value.name, "", common, touch)
+
+
+def _load_node(
+    made: Streams,
+    base: Node,
+    value: Node,
+    index: tuple[Affine, ...],
+    outside: tuple[str, ...],
+    served: Mapping[str, int],
+    plan: NodeSchedule,
+    name: str,
+    lanes: int,
+) -> StreamNode:
+    """A load of `base` seen as `value`: a tile for each point of `outside`, in memory order."""
+    digits = made.digits
+    strides = address_strides(made.graph, base.axes, index, value.axes)
+    inside = [d for d in digits.by_name if digits[d].axis in value.axes and d not in outside]
+    inside.sort(key=lambda d: -abs(strides[digits[d].axis]) * digits[d].stride)
+    vector, width = next(iter(plan.vector.items()), ("", 1))
+    if not plan.vector and inside and _contiguous(digits, strides, inside[-1]):
+        vector, width = inside[-1], min(lanes, digits[inside[-1]].extent)
+    unroll = {d: n for d, n in plan.unroll.items() if n > 1 and d in outside}
+    return StreamNode(
+        name,
+        "load",
+        value,
+        value.axes,
+        outside,
+        tuple(inside),
+        vector=vector,
+        lanes=width,
+        unroll=unroll,
+        merge=served,
+        argument=base,
+    )
 
 
 def _contiguous(digits: Digits, strides: Mapping[str, int], digit: str) -> bool:
@@ -487,7 +509,7 @@ def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int)
     ]
     if edge.kind == "fifo":
         if not held or edge.earlier:
-            return edge
+            return _taking_turns(made, edge, fifo_beats)
         inside = source.emission[source.emission.index(held[0]) :]
         beats = math.prod(made.trips(target, d) for d in inside if d in target.loops)
         why = f"{target.name} waits for {through} over {held[0]}: a whole pass, plus one FIFO"
@@ -505,6 +527,21 @@ def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int)
     if steps > 1 and held:
         return replace(edge, depth=steps + 1, why=f"{through} takes {steps} tiles longer")
     return replace(edge, depth=2, why="one tile fills while another is read")
+
+
+def _taking_turns(made: StreamGraph, edge: Edge, fifo_beats: int) -> Edge:
+    """Where copies on one side take turns, each FIFO must hold a whole turn: the copies may wait
+    for one another, since they share operands."""
+    source, target = made.by_name[edge.source], made.by_name[edge.target]
+    for digit in edge.touch:
+        if digit in target.merge or source.copies(digit) == target.copies(digit):
+            continue
+        inside = source.emission[source.emission.index(digit) + 1 :]
+        beats = math.prod(made.trips(target, d) for d in inside if d in target.loops)
+        if beats > fifo_beats:
+            why = f"copies over {digit} take turns of {beats} beats"
+            return replace(edge, depth=beats + fifo_beats, why=why)
+    return edge
 
 
 class _Delays:

@@ -18,8 +18,10 @@ The rules a reader needs (the simulator's own files restate them where they are 
 * Firing n happens at max(firing n-1 + ii_cycles, arrival of every token needed, room in every channel
   pushed). A pushed token arrives at firing + latency_cycles + channel.latency_cycles. A popped slot
   may be filled again by a push that fires channel.credit_cycles after the pop.
-* A scratchpad is a `write` unit and `read` units: the writer pushes a tile token to each reader, each
-  reader returns it on a credit channel that starts with as many tokens as the scratchpad has buffers.
+* A scratchpad is `write` units, one for each copy that fills a part of its tiles, and `read` units:
+  each writer pushes a tile token to each reader when its part of a tile is complete, each reader
+  returns it on a credit channel that starts with as many tokens as the scratchpad has buffers. A
+  writer's n-th tile goes to slot n mod depth (counted from the feedback's initial tiles).
 """
 
 from __future__ import annotations
@@ -86,7 +88,8 @@ class Port:
     """One end of channels at a unit. `value` names the graph node whose tiles pass ("" for bare tokens).
 
     `boxes` (input ports that carry a value): for each channel the box its tiles are expected to cover,
-    with loops of *this* unit. `cause` overrides what waiting here is charged to.
+    with loops of *this* unit. A port that feeds a free node (`earlier`, `last`, `read`) of a value
+    made elsewhere carries it under that node's own name.
     """
 
     channels: tuple[str, ...]
@@ -148,14 +151,19 @@ class Compute:
 
 @dataclass(frozen=True)
 class Buffer:
-    """What a `write` unit keeps: tiles of `value` that cover `box`, complete where its loops inside
-    `level` have wrapped, in `depth` slots."""
+    """What a `write` unit fills: its part of the scratchpad's tiles of `value`, which cover `box`.
+
+    The part is complete where the unit's loops inside `level` have wrapped; the tile is when all of
+    the scratchpad's writers have said so. There are `depth` slots, the first `initial` of them
+    filled at cycle 0.
+    """
 
     scratchpad: str
     value: str
     box: Box
     level: int
     depth: int
+    initial: int = 0
 
 
 @dataclass(frozen=True)
@@ -226,12 +234,13 @@ class Unit:
 class Scratchpad:
     """Memory units that hold the tiles of one channel: `depth` buffers of `tile_elems` elements.
 
-    `cells` memory units share it: enough for its bytes, and for `ports` beats read a cycle.
+    `cells` memory units share it: enough for its bytes, for the beats written a cycle (one a writer)
+    and for the `ports` beats read a cycle. Without writers it holds a deep FIFO or a running state.
     """
 
     name: str
     value: str
-    writer: str
+    writers: tuple[str, ...]
     readers: tuple[str, ...]
     tile_elems: int
     depth: int
