@@ -43,7 +43,7 @@ DEFINITIONS: dict[str, str] = {
     "done": "Cycles after the unit's last firing.",
     "total": "busy + waiting + blocked + bank + network + off-chip + done: the cycles of the run,"
     " for every unit.",
-    "channel": "The nodes that it joins: a bounded first-in-first-out edge, one writer, one reader.",
+    "channel": "A bounded first-in-first-out edge, called by the nodes that it joins.",
     "place": "Where the channel's data waits: in a FIFO, in a scratchpad or off-chip.",
     "copies": "How many such channels there are: one for each pair of unrolled copies that talk.",
     "depth": "Beats that a FIFO holds, those in flight included, or tiles that a scratchpad holds.",
