@@ -140,6 +140,7 @@ def stream(graph: Graph, schedule: Schedule, lanes: int = 16, fifo_beats: int = 
                 edge = _load(made, nodes, loads, target, source, lanes, faults)
             else:
                 edge = _edge(made.digits, nodes[source.base.name], target, source)
+                edge = _collected_at(schedule, edge, target, faults)
             edges.append(_chosen(schedule, nodes, edge, faults))
     ordered = _default_vectors(made, nodes, lanes)
     edges = [_settle(made.digits, ordered, edge) for edge in edges]
@@ -307,6 +308,19 @@ def _loaded_at(
         faults.append(schedule.fault(("channels", name, "at"), rule))
         return 0
     return target.domain.index(at) + 1
+
+
+def _collected_at(schedule: Schedule, edge: Edge, target: StreamNode, faults: list[str]) -> Edge:
+    """Let a tile collect more of the domain where the schedule names an outer loop for it."""
+    at = schedule.channel(edge.source, edge.target).at
+    if at is None:
+        return edge
+    allowed = target.domain[: edge.common]
+    if at and at not in allowed:
+        rule = f"must be one of the loops that both ends share ({', '.join(allowed)}), got {at!r}"
+        faults.append(schedule.fault(("channels", edge.name, "at"), rule))
+        return edge
+    return replace(edge, common=allowed.index(at) + 1 if at else 0, kind="scratchpad")
 
 
 def _chosen(

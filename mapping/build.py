@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dataflow.digits import Digit
 from dataflow.edges import Edge, StreamGraph, scatter
 from dataflow.index import affine
 from dataflow.nodes import Node
@@ -22,6 +23,7 @@ from dataflow.program import (
     Buffer,
     Channel,
     Compute,
+    DigitWalk,
     Fetch,
     Host,
     Loop,
@@ -99,6 +101,8 @@ class _Build:
         self.scratchpads: list[Scratchpad] = []
         self.tensors: dict[str, Tensor] = {}
         self.next_base = 0
+        # Where the port of a writer that deals its beats out stands among its outputs.
+        self.dealers: dict[tuple, int] = {}
 
     def run(self) -> Program:
         for group in self.groups:
@@ -260,7 +264,7 @@ class _Build:
     def _reserve(self, name: str, value: str, elems: int) -> None:
         size = elems * DATA_BYTES[self.machine.accumulate_type]
         cells = -(-size // self.machine.memory.capacity_bytes)
-        self.scratchpads.append(Scratchpad(name, value, "", (), elems, 1, size, cells))
+        self.scratchpads.append(Scratchpad(name, value, (), (), elems, 1, size, cells))
 
     def _off_chip(self, node: StreamNode) -> None:
         loops = self._loops(node)
@@ -498,56 +502,124 @@ class _Build:
         self, edge: Edge, copy: dict[str, int], part: dict[str, int], modes: Mapping[str, str]
     ) -> None:
         """The memory for the reader copies that agree in `copy`, fed by writer copies in `part`."""
-        source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
-        source_name, writer = self._owner(edge.source)
-        target_name, reader = self._owner(edge.target)
+        memory = self.machine.memory
+        _, reader = self._owner(edge.target)
         value = self._port_value(edge)
         base = f"{edge.source} -> {edge.target}: {value}" if value != edge.source else edge.name
         name = copy_name(base, {**copy, **part})
-        merged = list(part)
+        outside = reader.domain[: edge.common]
+        level = max(self._level(reader, edge.touch), len(outside))
+        read = _Draft(
+            f"{name} read",
+            "read",
+            self._loops(reader)[:level],
+            min(len(reader.domain), level),
+            memory.read_cycles,
+            Fetch(name),
+        )
+        writers = [
+            self._writer(edge, name, writer_copy, copy, modes, read)
+            for writer_copy in self._feeding(edge, copy, part, modes)
+        ]
+        self.drafts[read.name] = read
+        wires, vector = operand_wires(self.made.by_name[edge.target], edge)
+        self._readers(edge, read, copy, part, modes, wires, vector)
+        stored = self._stored_box(edge, copy, modes, {}, outside, None)
+        elems = self._stored_elems(stored)
+        size = elems * DATA_BYTES[self.machine.data_type] * edge.depth
+        cells = max(
+            -(-size // memory.capacity_bytes),
+            -(-wires // memory.vector_out),
+            -(-len(writers) // memory.vector_in),
+            1,
+        )
+        self.scratchpads.append(
+            Scratchpad(
+                name,
+                edge.value,
+                tuple(writers),
+                (read.name,),
+                elems,
+                edge.depth,
+                size,
+                cells,
+                wires,
+            )
+        )
+
+    def _feeding(
+        self, edge: Edge, copy: Copy, part: Copy, modes: Mapping[str, str]
+    ) -> list[dict[str, int]]:
+        """The writer copies that fill the scratchpad of the reader copies `copy`."""
+        source = self.made.by_name[edge.source]
+        found = []
+        for writer_copy in copies_of(source):
+            if any(writer_copy.get(digit, 0) != i for digit, i in part.items()):
+                continue
+            if all(self._slots(edge, writer_copy, copy, modes, d) for d in self._emission(edge)):
+                found.append(writer_copy)
+        return found
+
+    def _slots(
+        self, edge: Edge, writer_copy: Copy, copy: Copy, modes: Mapping[str, str], digit: str
+    ) -> list[int]:
+        """Which of the points of `digit` that a writer copy packs go to reader copies `copy`."""
+        source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
+        pack = source.pack.get(digit, 1)
+        if modes.get(digit) != "pair":
+            return list(range(pack))
+        first = writer_copy.get(digit, 0) * pack
+        block, copies = target.pack.get(digit, 1), target.copies(digit)
+        return [i for i in range(pack) if (first + i) // block % copies == copy[digit]]
+
+    def _writer(
+        self,
+        edge: Edge,
+        name: str,
+        writer_copy: dict[str, int],
+        copy: Copy,
+        modes: Mapping[str, str],
+        read: _Draft,
+    ) -> str:
+        """Add the write unit for what one writer copy puts into scratchpad `name`."""
+        source = self.made.by_name[edge.source]
+        source_name, _ = self._owner(edge.source)
+        _, reader = self._owner(edge.target)
+        memory, network = self.machine.memory, self.machine.network
         emission = self._emission(edge)
         domain = [d for d in emission if d in source.emits]
         outside = reader.domain[: edge.common]
-        memory, network = self.machine.memory, self.machine.network
+        slots = {d: self._slots(edge, writer_copy, copy, modes, d) for d in emission}
 
-        def virtual(digit: str) -> int:
-            if digit in merged:
-                return 1
-            return writer.copies(digit) * source.pack.get(digit, 1)
+        def trips(digit: str) -> int:
+            shares = reader.copies(digit) if modes.get(digit) == "deal" else 1
+            return self.made.trips(source, digit) * len(slots[digit]) // shares
 
-        def kept(digit: str) -> int:
-            return reader.copies(digit) if modes.get(digit, "whole") != "whole" else 1
-
-        loops = tuple(Loop(d, self.made.trips(source, d) * virtual(d) // kept(d)) for d in emission)
-        parts_box, select = [], []
-        feeding = self._feeding(edge, copy, part, modes)
-        for i, digit in enumerate(emission):
-            count = len(feeding.per_digit.get(digit, [0]))
-            if count > 1:
-                select.append((i, 1, count))
-        box = self._stored_box(edge, copy, modes, {d: i for i, d in enumerate(domain)}, outside)
-        tiles = edge.depth
+        loops = tuple(Loop(digit, trips(digit)) for digit in emission)
+        index = {digit: i for i, digit in enumerate(domain)}
+        box = self._stored_box(edge, copy, modes, index, outside, None, writer_copy)
         initial = 1 if edge.earlier else 0
-        buffer = Buffer(name, edge.value, box, len(outside), tiles)
-        write = _Draft(
-            f"{name} write", "write", loops, len(domain), memory.write_to_token_cycles, buffer
-        )
-        self.drafts[write.name] = write
+        work = Buffer(name, edge.value, box, len(outside), edge.depth, initial)
+        unit = f"{name} write" + copy_name("", writer_copy)
+        write = _Draft(unit, "write", loops, len(domain), memory.write_to_token_cycles, work)
+        self.drafts[unit] = write
         channels = []
         lanes = source.lanes if source.vector in source.emission else 1
-        for end in feeding.ends:
-            channel = f"{source_name}{end} -> {write.name}"
-            unit = copy_name(source_name, end.copy_map)
-            port_select = self._deal_select(edge, modes)
-            # A writer that deals its beats out has one port whose channels the copies share.
-            self._add_output(edge, unit, channel, port_select, copy, modes)
+        ends = [
+            dict(zip(slots, choice, strict=True)) for choice in itertools.product(*slots.values())
+        ]
+        for end in ends:
+            slot = {d: i for d, i in end.items() if source.pack.get(d, 1) > 1}
+            mark = "." + ",".join(f"{d}{i}" for d, i in slot.items()) if slot else ""
+            writer = copy_name(source_name, writer_copy)
+            channel = f"{writer}{mark} -> {unit}"
+            self._add_output(edge, writer, channel, mark, copy, modes)
             channels.append(channel)
-            parts_box.append(self._fed_box(edge, end.copy_map, copy, modes, domain))
             self.channels.append(
                 Channel(
                     channel,
+                    writer,
                     unit,
-                    write.name,
                     memory.fifo_depth_beats,
                     network.channel_cycles,
                     network.credit_cycles,
@@ -557,48 +629,67 @@ class _Build:
                     lanes,
                 )
             )
+        select = tuple((i, 1, len(slots[d])) for i, d in enumerate(emission) if len(slots[d]) > 1)
+        fed = self._fed_box(edge, writer_copy, copy, modes, domain)
         write.inputs.append(
-            Port(
-                tuple(channels), len(loops), edge.value, tuple(select), (), False, tuple(parts_box)
-            )
+            Port(tuple(channels), len(loops), edge.value, select, (), False, (fed,) * len(channels))
         )
-        read = self._read_unit(edge, name, copy, len(outside))
-        token, credit = f"{name} tile", f"{name} free"
-        self.channels.append(
+        self._tokens(edge, write, read, outside, copy, modes, initial)
+        return unit
+
+    def _tokens(
+        self,
+        edge: Edge,
+        write: _Draft,
+        read: _Draft,
+        outside: tuple[str, ...],
+        copy: Copy,
+        modes: Mapping[str, str],
+        initial: int,
+    ) -> None:
+        """Tile tokens from a write unit to the read unit, and free buffers back."""
+        _, reader = self._owner(edge.target)
+        level, tiles = len(outside), edge.depth
+        token, credit = f"{write.name} full", f"{write.name} free"
+        self.channels += [
             Channel(
                 token, write.name, read.name, tiles + initial, 0, 1, initial, "tile", edge.value
-            )
-        )
-        self.channels.append(
+            ),
             Channel(
                 credit,
                 read.name,
                 write.name,
                 tiles + 1,
-                network.credit_cycles - 1,
+                self.machine.network.credit_cycles - 1,
                 1,
                 tiles - initial,
                 "credit",
-            )
-        )
-        write.inputs.append(Port((credit,), len(outside)))
-        write.outputs.append(Port((token,), len(outside), edge.value))
-        read.inputs.append(
-            Port(
-                (token,),
-                len(outside),
-                edge.value,
-                boxes=(
-                    self._stored_box(
-                        edge, copy, modes, {d: i for i, d in enumerate(outside)}, outside, copy
-                    ),
-                ),
-            )
-        )
-        read.outputs.append(Port((credit,), len(outside)))
-        wires, vector = operand_wires(target, edge)
+            ),
+        ]
+        index = {digit: i for i, digit in enumerate(reader.domain)}
+        box = self._stored_box(edge, copy, modes, index, outside, copy)
+        write.inputs.append(Port((credit,), level))
+        write.outputs.append(Port((token,), level, edge.value))
+        read.inputs.append(Port((token,), level, edge.value, boxes=(box,)))
+        read.outputs.append(Port((credit,), level))
+
+    def _readers(
+        self,
+        edge: Edge,
+        read: _Draft,
+        copy: Copy,
+        part: Copy,
+        modes: Mapping[str, str],
+        wires: int,
+        vector: bool,
+    ) -> None:
+        """Channels from a read unit to all reader copies that share it."""
+        target = self.made.by_name[edge.target]
+        target_name, reader = self._owner(edge.target)
         level = len(read.loops)
-        read_lanes = target.lanes if vector and target.vector in edge.touch else 1
+        lanes = target.lanes if vector and target.vector in edge.touch else 1
+        outside = reader.domain[: edge.common]
+        index = {digit: i for i, digit in enumerate(reader.domain)}
         for reader_copy in copies_of(reader):
             if any(reader_copy.get(d, 0) != i for d, i in copy.items()):
                 continue
@@ -606,43 +697,32 @@ class _Build:
                 continue
             unit = copy_name(target_name, reader_copy)
             channel = f"{read.name} -> {unit}"
+            box = self._stored_box(edge, copy, modes, index, outside, reader_copy)
             read.outputs.append(Port((channel,), level, edge.value))
-            stored = self._stored_box(
-                edge, copy, modes, {d: i for i, d in enumerate(reader.domain)}, outside, reader_copy
-            )
+            late = self._late(edge, level)
             self.drafts[unit].inputs.append(
-                Port((channel,), level, value, (), (), self._late(edge, level), (stored,))
+                Port((channel,), level, self._port_value(edge), (), (), late, (box,))
             )
+            network = self.machine.network
             self.channels.append(
                 Channel(
                     channel,
                     read.name,
                     unit,
-                    self._fifo_depth(unit),
+                    self.machine.compute.fifo_depth_beats,
                     network.channel_cycles,
                     network.credit_cycles,
                     0,
                     "data",
                     edge.value,
-                    read_lanes,
+                    lanes,
                     wires,
                 )
             )
-        elems = self._stored_elems(box)
-        size = elems * DATA_BYTES[self.machine.data_type] * tiles
-        cells = max(-(-size // memory.capacity_bytes), -(-wires // memory.vector_out), 1)
-        self.scratchpads.append(
-            Scratchpad(name, edge.value, write.name, (read.name,), elems, tiles, size, cells, wires)
-        )
 
     def _takes_part(self, edge: Edge, reader_copy: Copy, part: Copy) -> bool:
         target = self.made.by_name[edge.target]
         return all(i % target.copies(d) == reader_copy.get(d, 0) for d, i in part.items())
-
-    def _fifo_depth(self, unit: str) -> int:
-        kind = self.drafts[unit].kind
-        memory = kind in ("write", "read")
-        return (self.machine.memory if memory else self.machine.compute).fifo_depth_beats
 
     def _stored_elems(self, box: Box) -> int:
         """Elements of a full tile."""
@@ -657,17 +737,6 @@ class _Build:
             elems *= points
         return elems
 
-    def _read_unit(self, edge: Edge, name: str, copy: dict[str, int], common: int) -> _Draft:
-        _, reader = self._owner(edge.target)
-        level = max(self._level(reader, edge.touch), common)
-        loops = self._loops(reader)[:level]
-        points = min(len(reader.domain), level)
-        read = _Draft(
-            f"{name} read", "read", loops, points, self.machine.memory.read_cycles, Fetch(name)
-        )
-        self.drafts[read.name] = read
-        return read
-
     def _stored_box(
         self,
         edge: Edge,
@@ -675,9 +744,13 @@ class _Build:
         modes: Mapping[str, str],
         loops: Mapping[str, int],
         outside: tuple[str, ...],
-        reader_copy: Copy | None = None,
+        reader_copy: Copy | None,
+        writer_copy: Copy | None = None,
     ) -> Box:
-        """What a stored tile covers, its outer digits counted by `loops` of the unit that asks."""
+        """What a stored tile covers, its outer digits counted by `loops` of the unit that asks.
+
+        The unit is a reader copy, or a writer copy, or nobody (for its size).
+        """
         target = self.made.by_name[edge.target]
         _, reader = self._owner(edge.target)
         walks = []
@@ -686,32 +759,49 @@ class _Build:
             for name in self.digits.of_axis[axis]:
                 digit = self.digits[name]
                 dealt = modes.get(name, "whole") != "whole"
-                copies = reader.copies(name) if dealt else 1
-                index = copy.get(name, 0) if dealt else 0
                 if axis in edge.last:
                     parts.append(single(digit))
-                elif name in outside:
-                    if reader_copy is not None:
-                        copies = reader.copies(name) * reader.merge.get(name, 1)
-                        index = reader_copy.get(name, 0)
-                    parts.append(counted(digit, loops[name], copies, index))
-                else:
+                elif name not in outside:
                     block = target.grain(name) * target.pack.get(name, 1)
-                    parts.append(blocks(digit, block, copies, index))
+                    copies = reader.copies(name) if dealt else 1
+                    parts.append(blocks(digit, block, copies, copy.get(name, 0) if dealt else 0))
+                elif writer_copy is not None:
+                    parts.append(self._written(edge, digit, writer_copy, copy, modes, loops))
+                elif reader_copy is not None:
+                    copies = reader.copies(name) * reader.merge.get(name, 1)
+                    parts.append(counted(digit, loops[name], copies, reader_copy.get(name, 0)))
+                else:
+                    parts.append(single(digit))
             walks.append(axis_walk(self.digits, axis, parts))
         return tuple(walks)
+
+    def _written(
+        self,
+        edge: Edge,
+        digit: Digit,
+        writer_copy: Copy,
+        copy: Copy,
+        modes: Mapping[str, str],
+        loops: Mapping[str, int],
+    ) -> DigitWalk:
+        """A domain digit as the write unit of a writer copy counts it."""
+        name = digit.name
+        source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
+        if modes.get(name) == "deal":
+            return counted(digit, loops[name], target.copies(name), copy.get(name, 0))
+        return counted(digit, loops[name], source.copies(name), writer_copy.get(name, 0))
 
     def _fed_box(
         self,
         edge: Edge,
-        source: Copy,
+        writer_copy: Copy,
         copy: Copy,
         modes: Mapping[str, str],
         domain: list[str],
     ) -> Box:
-        """What a tile from writer copy `source` covers, with the loops of the write unit."""
+        """What a tile from a writer copy covers, with the loops of its write unit."""
         node = self.made.by_name[edge.source]
-        _, reader = self._owner(edge.target)
+        loops = {digit: i for i, digit in enumerate(domain)}
         walks = []
         for axis in self._value_axes(edge):
             parts = []
@@ -720,40 +810,11 @@ class _Build:
                 if axis in edge.last:
                     parts.append(single(digit))
                 elif name in domain:
-                    dealt = modes.get(name, "whole") != "whole"
-                    copies = reader.copies(name) if dealt else 1
-                    index = copy.get(name, 0) if dealt else 0
-                    parts.append(counted(digit, domain.index(name), copies, index))
+                    parts.append(self._written(edge, digit, writer_copy, copy, modes, loops))
                 else:
-                    parts.append(share(node, digit, source))
+                    parts.append(share(node, digit, writer_copy))
             walks.append(axis_walk(self.digits, axis, parts))
         return tuple(walks)
-
-    def _feeding(self, edge: Edge, copy: Copy, part: Copy, modes: Mapping[str, str]) -> Feeding:
-        """The writer ends that fill the scratchpad of reader copies `copy`, in order of arrival."""
-        source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
-        per_digit: dict[str, list[int]] = {}
-        for digit in self._emission(edge):
-            count = source.copies(digit) * source.pack.get(digit, 1)
-            if modes.get(digit) == "pair":
-                block = target.pack.get(digit, 1)
-                copies = target.copies(digit)
-                chosen = [i for i in range(count) if i // block % copies == copy[digit]]
-            elif digit in part:
-                chosen = [part[digit]]
-            else:
-                chosen = list(range(count))
-            per_digit[digit] = chosen
-        from mapping.links import End
-
-        ends = []
-        digits = list(per_digit)
-        for combo in itertools.product(*per_digit.values()):
-            virtual = dict(zip(digits, combo, strict=True))
-            for digit, index in part.items():
-                virtual.setdefault(digit, index)
-            ends.append(End.of(source, virtual))
-        return Feeding(per_digit, tuple(ends))
 
     def _deal_select(
         self, edge: Edge, modes: Mapping[str, str]
@@ -773,31 +834,22 @@ class _Build:
         edge: Edge,
         unit: str,
         channel: str,
-        select: tuple[tuple[int, int, int], ...],
+        mark: str,
         copy: Copy,
         modes: Mapping[str, str],
     ) -> None:
         """Add `channel` to the writer: to the port that deals to its siblings, or as its own."""
+        select = self._deal_select(edge, modes)
+        outputs = self.drafts[unit].outputs
         if not select:
-            self.drafts[unit].outputs.append(self._out_port(edge, (channel,), ()))
+            outputs.append(self._out_port(edge, (channel,), ()))
             return
         dealt = [d for d, mode in modes.items() if mode == "deal"]
         others = tuple((d, i) for d, i in copy.items() if d not in dealt)
-        key = (edge.name, self._port_value(edge), unit, others, channel.split(" -> ")[0])
-        self._dealers = getattr(self, "_dealers", {})
-        outputs = self.drafts[unit].outputs
-        if key not in self._dealers:
-            self._dealers[key] = len(outputs)
+        key = (edge.name, self._port_value(edge), unit, others, mark)
+        if key not in self.dealers:
+            self.dealers[key] = len(outputs)
             outputs.append(self._out_port(edge, (channel,), select))
             return
-        place = self._dealers[key]
-        old = outputs[place]
-        outputs[place] = self._out_port(edge, (*old.channels, channel), select)
-
-
-@dataclass(frozen=True)
-class Feeding:
-    """Writer ends of a scratchpad, and for each digit which of them take turns."""
-
-    per_digit: Mapping[str, list[int]]
-    ends: tuple
+        place = self.dealers[key]
+        outputs[place] = self._out_port(edge, (*outputs[place].channels, channel), select)
