@@ -72,15 +72,15 @@ def blocks(program: Program) -> tuple[Block, ...]:
 def ends(program: Program) -> dict[str, End]:
     """Return where in its block each unit takes tokens in and gives them out.
 
-    A chain of compute units is entered at its first cell and left at its last. A scratchpad is
-    written at its first cell and each reader leaves from a cell of its own, as far as they go.
+    A chain of compute units is entered at its first cell and left at its last. Each writer of a
+    scratchpad enters at a cell of its own, and each reader leaves from one, as far as they go.
     """
     found: dict[str, End] = {}
     for pad in program.scratchpads:
-        found[pad.writer] = End(pad.name, 0, 0)
-        for number, reader in enumerate(pad.readers):
-            cell = number % pad.cells
-            found[reader] = End(pad.name, cell, cell)
+        for units in (pad.writers, pad.readers):
+            for number, name in enumerate(units):
+                cell = number % pad.cells
+                found[name] = End(pad.name, cell, cell)
     for unit in program.units:
         if unit.kind in _BLOCK_KINDS:
             found[unit.name] = End(unit.name, 0, unit.cells - 1)

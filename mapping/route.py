@@ -61,7 +61,8 @@ def route(program: Program) -> Program:
     """Return the placed `program` with `routes`, and hops added to its channels' latencies.
 
     A route lists the sites it passes, ends included; `<name>#2` is the wire from the second to the
-    third cell of a chain. Channels inside one cell have no route. On an ideal network every channel
+    third cell of a chain, `<name>#-2` the one back, which a scratchpad with several writers has.
+    Channels inside one cell have no route. On an ideal network every channel
     has its own wire: nothing changes. Raises MappingError naming the fullest link, how many links
     were wanted there and how many there are.
     """
@@ -89,12 +90,15 @@ def route(program: Program) -> Program:
 def nets(program: Program) -> tuple[Net, ...]:
     """Return what must be routed: trees of channels, and the wires inside chains of cells."""
     place_of = ends(program)
+    several = {pad.name: len(pad.writers) > 1 for pad in program.scratchpads}
     found: list[Net] = []
     for block in blocks(program):
         cells = program.sites[block.name]
         for i in range(block.cells - 1):
             if block.kind in ("compute", "memory"):
                 found.append(Net("vector", 1, cells[i], {f"{block.name}#{i + 1}": cells[i + 1]}))
+            if block.kind == "memory" and several[block.name]:
+                found.append(Net("vector", 1, cells[i + 1], {f"{block.name}#-{i + 1}": cells[i]}))
     for group in _groups(program, place_of):
         source, sinks = place_of[group[0].writer], {}
         here = program.sites[source.block][source.leave]
@@ -134,15 +138,21 @@ def _groups(program: Program, place_of: Mapping[str, End]) -> list[list[Channel]
 
 
 def _hops_inside(program: Program, routes: Mapping[str, tuple[Site, ...]]) -> dict[str, int]:
-    """For each channel, the hops its tokens make from the first cell of the writer to its own."""
+    """For each channel, the hops its tokens make from where they enter the writer's chain.
+
+    What a scratchpad's reader passes on has come from the farthest of the cells that are written.
+    """
     place_of = ends(program)
+    last_written = {pad.name: min(len(pad.writers), pad.cells) - 1 for pad in program.scratchpads}
     hops: dict[str, int] = {}
     for channel in program.channels:
         source = place_of[channel.writer]
         if channel.kind == "data":
-            cells = range(1, source.leave + 1)
-            wires = (routes.get(f"{source.block}#{i}", ((0, 0),)) for i in cells)
-            hops[channel.name] = sum(len(path) - 1 for path in wires)
+            ahead = [f"{source.block}#{i + 1}" for i in range(source.leave)]
+            end = max(source.leave, last_written.get(source.block, 0))
+            back = [f"{source.block}#-{i + 1}" for i in range(source.leave, end)]
+            ways = [[routes[name] for name in names if name in routes] for names in (ahead, back)]
+            hops[channel.name] = max(sum(len(path) - 1 for path in way) for way in ways)
     return hops
 
 

@@ -41,7 +41,7 @@ class Sketch:
         for read in reads:
             self.wire(writer, read, kind="tile", lanes=1)
             self.wire(read, writer, kind="credit", lanes=1)
-        self.pads.append(Scratchpad(name, "v", writer, tuple(reads), 64, 2, 512, cells, readers))
+        self.pads.append(Scratchpad(name, "v", (writer,), tuple(reads), 64, 2, 512, cells, readers))
         return writer, reads
 
     def wire(self, writer: str, reader: str, **given: object) -> str:
@@ -88,13 +88,13 @@ def matmul_like(machine: Machine, copies: int, chain: int = 1) -> Program:
     write, reads = sketch.pad("pad_a")
     sketch.wire(a, write)
     for i in range(copies):
-        unit = sketch.unit(f"mac{i}", cells=chain)
-        pad_write, pad_reads = sketch.pad(f"pad_b{i}")
+        unit = sketch.unit(f"mac@i{i}", cells=chain)
+        pad_write, pad_reads = sketch.pad(f"pad_b@i{i}")
         sketch.wire(b, pad_write)
         sketch.wire(reads[0], unit)
         sketch.wire(pad_reads[0], unit)
         if i % 16 == 0:
-            sketch.wire(unit, sketch.unit(f"store{i}", "store"), value=f"c{i}")
+            sketch.wire(unit, sketch.unit(f"store@i{i}", "store"), value=f"c{i}")
         else:
-            sketch.wire(unit, f"mac{i - 1}", value=f"c{i}")
+            sketch.wire(unit, f"mac@i{i - 1}", value=f"c{i}")
     return sketch.program()
