@@ -1,7 +1,8 @@
 """What compute units work out at a point: graph operations on tiles.
 
 Each operation sees the values at its unit's own coordinates (`Compute.axes`), a `read` all
-coordinates that its source's tiles cover. An operation that accumulates keeps a state for each
+coordinates that its source's tiles cover. A value made elsewhere comes to an `earlier`, `last` or
+`read` under that node's own name. An operation that accumulates keeps a state for each
 setting of the loops inside its outermost carried loop; the state starts afresh where all carried
 loops stand at 0, and what the operation gives is the state so far, a result only where all stand
 at their last trip (the output port's `last` or level sees to that).
@@ -86,10 +87,8 @@ class _Point:
         node = operation.node
         if operation.terms:
             value = self._combine(node)
-        elif node.op in ("const", "earlier", "read"):
-            return {"const": self._const, "earlier": self._earlier, "read": self._read}[node.op](
-                node
-            )
+        elif node.op in _FREE:
+            return _FREE[node.op](self, node)
         else:
             found = [self.value(name) for name in node.args]
             args = [arg for arg in found if arg is not None]
@@ -176,13 +175,38 @@ class _Point:
             key = tuple([self.counters[d] for d in self.unit.inner[node.name]])
             before = self.unit.state[node.name].get(key)
         else:
-            name = node.name if node.name in self.given else source
-            parts = self.given.get(name)
-            before = None if parts is None else joined(parts).array
+            before = self._sent(node)
         if before is None:
             return None
         axes = self.unit.graph.node(source).axes
         return np.broadcast_to(self.align(before, axes, node.axes), shape)
+
+    def _sent(self, node: Node) -> Array | None:
+        """What came in for an `earlier` or `last` node: its own coordinates but for its axis."""
+        source = node.args[0]
+        parts = self.given.get(node.name, self.given.get(source))
+        if parts is None:
+            return None
+        whole = joined(parts)
+        axes = self.unit.graph.node(source).axes
+        wanted = [
+            along if axis == node.axis else self.coords.get(axis, along)
+            for axis, along in zip(axes, whole.coords, strict=True)
+        ]
+        return picked([whole], wanted)
+
+    def _last(self, node: Node) -> Array | None:
+        """The final point along the node's axis of what is there: made here or sent."""
+        source = node.args[0]
+        value = self.values[source] if source in self.values else self._sent(node)
+        if value is None:
+            return None
+        axes = self.unit.graph.node(source).axes
+        at = axes.index(node.axis)
+        if not value.shape[at]:
+            return np.full([len(along) for along in self.own(node)], np.nan, dtype=HELD)
+        rest = tuple(axis for axis in axes if axis != node.axis)
+        return self.align(np.take(value, -1, axis=at), rest, node.axes)
 
     def keep(self) -> None:
         """Keep what `earlier` of this unit's own values will give at the next point."""
@@ -210,8 +234,8 @@ class _Point:
         source = self.unit.graph.node(name)
         if name in self.values:
             part = Part(self.values[name], self.own(source))
-        elif name in self.given:
-            part = joined(self.given[name])
+        elif node.name in self.given or name in self.given:
+            part = joined(self.given.get(node.name, self.given.get(name, ())))
         else:
             return None
         own = self.own(node)
@@ -283,15 +307,6 @@ def _mask(point: _Point, node: Node, args: list[Array]) -> Array:
     return np.where(keep, value, HELD(node.fill))
 
 
-def _last(point: _Point, node: Node, args: list[Array]) -> Array:
-    axes = point.unit.graph.node(node.args[0]).axes
-    at = axes.index(node.axis)
-    if not args[0].shape[at]:
-        return np.full([len(along) for along in point.own(node)], np.nan, dtype=HELD)
-    value = np.take(args[0], -1, axis=at)
-    return point.align(value, tuple(axis for axis in axes if axis != node.axis), node.axes)
-
-
 def _reduce(point: _Point, node: Node, args: list[Array]) -> Array:
     axes = point.unit.graph.node(node.args[0]).axes
     gone = tuple(at for at, axis in enumerate(axes) if axis not in node.axes)
@@ -347,5 +362,10 @@ _PLAIN: dict[str, Callable[[_Point, Node, list[Array]], Array]] = {
     "einsum": _einsum,
     "reduce": _reduce,
     "mask": _mask,
-    "last": _last,
+}
+_FREE: dict[str, Callable[[_Point, Node], Array | None]] = {
+    "const": _Point._const,
+    "earlier": _Point._earlier,
+    "last": _Point._last,
+    "read": _Point._read,
 }

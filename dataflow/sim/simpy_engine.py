@@ -29,7 +29,7 @@ from dataflow.program import Access, Program
 from dataflow.sim import account, timing_graph
 from dataflow.sim.channel import Channel
 from dataflow.sim.coordinates import Walker
-from dataflow.sim.deadlock import DeadlockError
+from dataflow.sim.deadlock import Blocked, DeadlockError, needed, suspects
 from dataflow.sim.offchip import AddressGenerator, LoadGenerator, Memory, StoreGenerator
 from dataflow.sim.result import Interrupted, OffChip, Result
 from dataflow.sim.timing_graph import Action, ProgramError, TimingGraph, UnitPlan
@@ -164,20 +164,66 @@ class Run:
     def go(self) -> Result:
         """Run to the end and return the result."""
         started = time.perf_counter()
+        try:
+            with _stop_on_signal(self):
+                self.start()
+        except KeyboardInterrupt:
+            raise Interrupted(self._result(started, complete=False)) from None
+        if not self.cut and not self.finished:
+            raise self._deadlock()
+        return self._result(started, complete=not self.cut)
+
+    def start(self) -> None:
+        """Run until nothing can move."""
         for place, unit in enumerate(self.units):
             self.env.process(self._fire(place, unit))
         for generator in self.generators.values():
             self.env.process(generator.run())
         if self.memory is not None:
             self.env.process(self.memory.run())
-        try:
-            with _stop_on_signal(self):
-                self.env.run()
-        except KeyboardInterrupt:
-            raise Interrupted(self._result(started, complete=False)) from None
-        if not self.cut and not all(unit.finished for unit in self.units):
-            raise DeadlockError("nothing can move")
-        return self._result(started, complete=not self.cut)
+        self.env.run()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every unit has fired all it will."""
+        return all(unit.finished for unit in self.units)
+
+    def _deadlock(self) -> DeadlockError:
+        """Say who waits for what, and find the capacity that would do."""
+        waits: dict[str, tuple[int, str]] = {}
+        blocked = []
+        places = {id(channel): place for place, channel in enumerate(self.channels)}
+        for unit in self.units:
+            channel = unit.lacks
+            if unit.finished or channel is None:
+                continue
+            what = "token" if unit.waits_token else "room"
+            plan = self.graph.channels[places[id(channel)]] if id(channel) in places else channel
+            blocked.append(
+                Blocked(unit.plan.name, plan.name, what, channel.fill, plan.capacity, unit.free_at)
+            )
+            if id(channel) in places:
+                waits[unit.plan.name] = (places[id(channel)], what)
+        cycle = max(unit.last_fired for unit in self.units)
+        found = suspects(self.program, self.graph, waits)
+        for suspect in found:
+            capacity = needed(self.graph, suspect, self._finishes)
+            if capacity is not None or suspect is found[-1]:
+                return DeadlockError(
+                    tuple(blocked),
+                    cycle,
+                    suspect.name,
+                    suspect.capacity,
+                    capacity,
+                    suspect.scratchpad,
+                )
+        return DeadlockError(tuple(blocked), cycle)
+
+    def _finishes(self, graph: TimingGraph) -> bool:
+        """Whether the timing alone of another graph runs to its end."""
+        run = Run(self.program, graph)
+        run.start()
+        return run.finished
 
     def _fire(self, place: int, unit: Running) -> Generator[Event, None, None]:
         """The process of one unit: fire run by run, as many at once as are known."""

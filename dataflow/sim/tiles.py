@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numpy.typing import NDArray
-
-Array = NDArray[Any]
-
 
 class Tile:
-    """A tile that will hold an array; `waiting` is called once it does."""
+    """A tile that will hold an array (or a scratchpad's Filled); `waiting` is called then."""
 
     __slots__ = ("array", "waiting")
 
-    def __init__(self, array: Array | None = None):
+    def __init__(self, array: Any = None):
         self.array = array
         self.waiting: list[Callable[[], None]] = []
 
@@ -26,19 +22,12 @@ class Promises:
     def __init__(self) -> None:
         self._ready: list[Callable[[], None]] = []
 
-    def resolve(self, tile: Tile, array: Array) -> None:
+    def resolve(self, tile: Tile, array: Any) -> None:
         """Give `tile` its array; those who wait run at the next `drain`."""
         tile.array = array
         if tile.waiting:
             self._ready.extend(tile.waiting)
             tile.waiting = []
-
-    def follow(self, tile: Tile, source: Tile) -> None:
-        """Let `tile` become what `source` is or will be."""
-        if source.array is not None:
-            self.resolve(tile, source.array)
-        else:
-            source.waiting.append(lambda: self.follow(tile, source))
 
     def drain(self) -> None:
         """Run all that can run."""

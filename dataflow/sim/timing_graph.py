@@ -211,13 +211,14 @@ def _token_charges(program: Program) -> dict[str, int]:
     channels = {channel.name: channel for channel in program.channels}
     charges: dict[str, int] = {}
 
-    def from_memory(channel: Channel) -> bool:
+    def from_memory(channel: Channel, seen: frozenset[str] = frozenset()) -> bool:
         """Whether its tokens come from a load, directly or through a scratchpad."""
         unit = units[channel.writer]
         if unit.kind not in ("write", "read"):
             return unit.kind == "load"
         fed = [channels[name] for port in unit.inputs for name in port.channels]
-        return any(from_memory(feed) for feed in fed if feed.kind != "credit")
+        fed = [feed for feed in fed if feed.kind != "credit" and feed.name not in seen]
+        return any(from_memory(feed, seen | {channel.name}) for feed in fed)
 
     for channel in program.channels:
         if channel.kind == "credit":

@@ -25,7 +25,7 @@ from dataflow.sim.arithmetic import HELD, Arithmetic
 from dataflow.sim.assemble import Part, fitted, picked
 from dataflow.sim.compute import ComputeValues
 from dataflow.sim.coordinates import Walker
-from dataflow.sim.scratchpad import Slots
+from dataflow.sim.scratchpad import Filled, Slots
 from dataflow.sim.tensors import Tensors
 from dataflow.sim.tiles import Promises, Tile
 from dataflow.sim.timing_graph import ProgramError
@@ -193,13 +193,14 @@ class ComputeWorker(Worker):
 
 
 class WriteWorker(Worker):
-    """Packs what comes in into tiles of a scratchpad."""
+    """Packs what comes in into its part of a scratchpad's tiles."""
 
     def __init__(self, unit: Unit, values: Values):
         super().__init__(unit, values)
         assert isinstance(unit.work, Buffer)
         self.work: Buffer = unit.work
         self.slots = values.slots[self.work.scratchpad]
+        self.writer = values.pads[self.work.scratchpad].writers.index(unit.name)
         self.inside = range(self.work.level, unit.points)
         self.tile = Tile()
         self.box: tuple[np.ndarray, ...] = ()
@@ -210,7 +211,7 @@ class WriteWorker(Worker):
         super().begin(counters, cycle)
         if not any(counters[loop] for loop in self.inside):
             self.tile = Tile()
-            self.slots.write(self.tile, cycle)
+            self.slots.write(self.writer, self.tile, cycle)
 
     def extra(self, counters: Counters, cycle: int) -> Any:
         """The tile that this point's parts belong to."""
@@ -220,7 +221,7 @@ class WriteWorker(Worker):
         """Beside the points: let readers know how far the writer has come."""
         super().fired(first, times)
         done = first + len(times) == self.unit.firings
-        self.slots.reach(1 << 62 if done else times[-1] + 1)
+        self.slots.reach(self.writer, None if done else times[-1] + 1)
 
     def evaluate(self, counters: Counters, collected: Sequence, extra: Any) -> dict[str, Array]:
         """Gather parts; the last point of a tile resolves it."""
@@ -229,8 +230,7 @@ class WriteWorker(Worker):
             self.filled = []
         self.filled.extend(p for parts in self.parts(counters, collected).values() for p in parts)
         if all(counters[loop] == self.trips[loop] - 1 for loop in self.inside):
-            self.values.promises.resolve(extra, picked(self.filled, self.box))
-            self.filled = []
+            self.values.promises.resolve(extra, Filled(tuple(self.filled), self.box))
         return {}
 
 
@@ -319,8 +319,19 @@ class Values:
         self.channels: dict[str, Channel] = {channel.name: channel for channel in program.channels}
         self.units = {unit.name: unit for unit in program.units}
         self.pads = {pad.name: pad for pad in program.scratchpads}
+        initial = {
+            unit.work.scratchpad: unit.work.initial
+            for unit in program.units
+            if isinstance(unit.work, Buffer)
+        }
         self.slots = {
-            pad.name: Slots(pad.depth, len(pad.readers), self.promises)
+            pad.name: Slots(
+                pad.depth,
+                initial.get(pad.name, 0),
+                len(pad.writers),
+                len(pad.readers),
+                self.promises,
+            )
             for pad in program.scratchpads
         }
         self.tensors = Tensors(program, inputs, self.arithmetic)

@@ -228,7 +228,7 @@ class Padded:
                 "kind": "credit",
                 "latency_cycles": 1,
             }
-        pad = Scratchpad("pad", "x", "write", ("read",), beats * 4, depth, 0, 1)
+        pad = Scratchpad("pad", "x", ("write",), ("read",), beats * 4, depth, 0, 1)
         self.program = wire.program(
             units,
             tiny,
