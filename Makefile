@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
-PIP_FLAGS ?= -q --disable-pip-version-check
+INSTALL := -m pip install --disable-pip-version-check
+LOG := $(VENV)/setup.log
+QUIETLY = > $(LOG) 2>&1 || { cat $(LOG); echo "set-up failed; the log is $(LOG)"; exit 2; }
 
 .PHONY: demo test quick lint bench clean
 
@@ -27,18 +29,22 @@ bench: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) out build *.egg-info
 
-# A Python without ensurepip (some distributions split it off) still has pip outside the venv.
-$(PY):
+# A Python without ensurepip (some distributions split it off) still has pip outside the venv. The
+# stamp comes last, so that a set-up that was stopped halfway starts afresh.
+$(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "tileloom needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 2; }
 	@echo "setting up $(VENV) (once) ..."
+	@rm -rf $(VENV)
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
-	  else $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(VENV) install $(PIP_FLAGS) pip; fi
-
-$(VENV)/.run: pyproject.toml | $(PY)
-	@$(PY) -m pip install $(PIP_FLAGS) -e .
+	  else $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(VENV) install -q pip; fi
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(PY)
-	@$(PY) -m pip install $(PIP_FLAGS) -e '.[dev]'
+$(VENV)/.run: pyproject.toml $(VENV)/.made
+	@$(PY) $(INSTALL) -e . $(QUIETLY)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.made
+	@echo "installing what the tests need (once) ..."
+	@$(PY) $(INSTALL) -e '.[dev]' $(QUIETLY)
 	@touch $@ $(VENV)/.run
