@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., None])
 
 ENGINES = ("auto", "simpy")
+PICTURES = (".png", ".pdf", ".svg")
 BAD_INPUT, WRONG_VALUES, STOPPED = 2, 1, 130
 
 app = typer.Typer(
@@ -237,7 +238,7 @@ def simulate(
         int | None, typer.Option(min=1, help="Stop at this cycle and report what had run.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the placement, routes and utilisation (.png).")
+        Path | None, typer.Option(help="Draw placement, routes and utilisation (.png).")
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what each printed figure means.")
@@ -250,6 +251,9 @@ def simulate(
     engine = _check_engine(engine)
     if no_values and (inputs or outputs):
         raise RequestError("--no-values: it must stand without --inputs and --outputs, got both")
+    if plot and plot.suffix not in PICTURES:
+        rule = f"file must end in {', '.join(PICTURES)}"
+        raise RequestError(f"--plot: {rule}, got {str(plot)!r}")
     task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
     arrays = None if no_values else _arrays(task, inputs, seed)
     mapped = task.map()
@@ -369,9 +373,11 @@ def _reasons(mapped: Mapped) -> dict[str, str]:
 
 def _draw(task: Task, mapped: Mapped, result: Result, path: Path) -> None:
     from dataflow.plot import draw_placement
+    from mapping.bounds import bound
 
-    title = f"{task.request.kernel} on {task.machine.name}: {result.cycles:,} cycles"
-    draw_placement(mapped.program, result, path, title=title)
+    title = f"{task.request.kernel} on {task.machine.name}"
+    least = bound(task.request.graph, task.machine).cycles
+    draw_placement(mapped.program, result, path, title=title, bound_cycles=least)
     print(f"picture: {path}", file=sys.stderr)
 
 

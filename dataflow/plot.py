@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -23,9 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
 
 from dataflow.program import Port, Program, Site, Unit
-
-if TYPE_CHECKING:
-    from dataflow.sim import Result
+from dataflow.report import RunResult
 
 PALETTE = (
     *("#2f6fb3", "#d9822b", "#3a9a5b", "#c0504d", "#7d5ba6", "#8c6d46", "#d070a8", "#1f9e9e"),
@@ -54,7 +52,7 @@ class _Group:
 
 def draw_placement(
     program: Program,
-    result: Result | None,
+    result: RunResult | None,
     path: str | Path,
     *,
     title: str = "",
@@ -97,7 +95,7 @@ def draw_placement(
     return Path(path)
 
 
-def _busy_shares(program: Program, result: Result | None) -> dict[str, float] | None:
+def _busy_shares(program: Program, result: RunResult | None) -> dict[str, float] | None:
     """Share of the run in which each unit or scratchpad was busy, by the name that is placed."""
     if result is None:
         return None
@@ -344,7 +342,7 @@ def _shortened(name: str, room_points: float, size: float) -> str:
 
 
 def _draw_title(
-    figure: Figure, program: Program, result: Result | None, title: str, bound_cycles: int | None
+    figure: Figure, program: Program, result: RunResult | None, title: str, bound_cycles: int | None
 ) -> None:
     machine = program.machine
     height = figure.get_figheight()

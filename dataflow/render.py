@@ -34,7 +34,8 @@ def term(name: str) -> str:
 
 def terms_of(report: Report) -> tuple[str, ...]:
     """Return every term that `render` prints for a report, in order of first appearance."""
-    names = [name for name, _ in (*_summary(report), *_traffic(report), *_values(report))]
+    names = ["machine", "model version"]
+    names += [name for name, _ in (*_summary(report), *_traffic(report), *_values(report))]
     names += [*UNIT_COLUMNS, *STALL_TERMS.values(), *BUFFER_COLUMNS]
     return tuple(dict.fromkeys(names))
 
@@ -67,7 +68,7 @@ def _head(report: Report) -> Text:
     for part in (sizes, options, f"({rewrites})"):
         if part:
             head.append(f"  {part}", style="not bold")
-    head.append(f"\non {report.machine} {report.machine_hash}")
+    head.append(f"\non machine {report.machine} {report.machine_hash}")
     head.append(f", model version {MODEL_VERSION}, engine {report.engine}")
     if not report.complete:
         head.append("\nINTERRUPTED: the figures are those up to the cycle reached", style="red")

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OURS = {"hwspecs", "dataflow", "mapping", "gpu"}
+OURS = {"hwspecs", "dataflow", "mapping", "gpu", "tests"}
 OURS |= {path.stem for path in (ROOT / "demo").glob("*.py")}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Import name -> distribution, where they differ.

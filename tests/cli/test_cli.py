@@ -59,6 +59,7 @@ def test_set_takes_several_settings(given: str, meant: str) -> None:
         ("simulate gemm --schedule nowhere.yaml", "nowhere.yaml"),
         ("simulate gemm --inputs nowhere.npz", "nowhere.npz"),
         ("simulate gemm --no-values --outputs out.npz", "--no-values"),
+        ("simulate gemm --plot picture.xyz", "--plot: file must end in .png"),
         ("simulate nowhere.py:f", "nowhere.py"),
         ("validate nowhere.csv", "nowhere.csv"),
         ("validate --case GEMM_O", "did you mean GEMM"),
