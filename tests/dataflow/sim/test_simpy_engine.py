@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+import signal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow.sim import DeadlockError, Interrupted, ProgramError, simulate
+from dataflow.sim import DeadlockError, Interrupted, ProgramError, simulate, timing_graph
+from dataflow.sim.simpy_engine import Run
 
 
 def chain(wire, loops, **channels):
@@ -300,10 +302,16 @@ def test_random_chain_follows_the_recurrence(wire, case):
     assert all(result.channel_peaks[name] <= c["capacity"] for name, c in given_channels.items())
 
 
-def test_long_run_keeps_its_channels_short(wire):
-    from dataflow.sim import timing_graph
-    from dataflow.sim.simpy_engine import Run
+def test_interrupt_signal_stops_between_two_firings(wire):
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Interrupted) as stopped:
+        simulate(chain(wire, [100_000]), progress=lambda *_: signal.raise_signal(signal.SIGINT))
+    assert isinstance(stopped.value, KeyboardInterrupt)
+    assert 0 < stopped.value.result.firings < 300_000
+    assert signal.getsignal(signal.SIGINT) is before
 
+
+def test_long_run_keeps_its_channels_short(wire):
     program = chain(wire, [50_000])
     run = Run(program, timing_graph.build(program))
     run.go()
