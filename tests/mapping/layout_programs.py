@@ -5,10 +5,11 @@ What the units compute does not matter here: all share a stub of work and a grap
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from dataflow.graph import Builder
-from dataflow.program import Channel, Fetch, Host, Loop, Port, Program, Scratchpad, Unit
+from dataflow.program import Channel, Fetch, Host, Loop, Port, Program, Scratchpad, Site, Unit
 from hwspecs import Machine, load
 
 
@@ -44,9 +45,14 @@ class Sketch:
         self.pads.append(Scratchpad(name, "v", (writer,), tuple(reads), 64, 2, 512, cells, readers))
         return writer, reads
 
-    def wire(self, writer: str, reader: str, **given: object) -> str:
-        """A channel of 16 lanes, pushed by a port of its own at every firing."""
-        name = f"{writer}>{reader}"
+    def wire(self, writer: str, reader: str, name: str = "", **given: object) -> str:
+        """A channel of 16 lanes, pushed by a port of its own at every firing.
+
+        Without a name it carries the writer's one value; with one, a value of that name.
+        """
+        if name:
+            given = {"value": name, **given}
+        name = name or f"{writer}>{reader}"
         settings = {"capacity": 16, "latency_cycles": 2, "lanes": 16, "value": writer, **given}
         self.channels.append(Channel(name, writer, reader, **settings))  # type: ignore[arg-type]
         return name
@@ -76,6 +82,11 @@ class Sketch:
         g.output("c", g.input("a", "i"))
         channels = tuple(self.channels)
         return Program(g.build(), self.machine, tuple(units), channels, tuple(self.pads))
+
+
+def placed_at(program: Program, sites: dict[str, Site]) -> Program:
+    """The program with each unit of one cell where `sites` says."""
+    return dataclasses.replace(program, sites={name: (site,) for name, site in sites.items()})
 
 
 def matmul_like(machine: Machine, copies: int, chain: int = 1) -> Program:
