@@ -5,7 +5,7 @@ import pytest
 
 from dataflow.check import LIMIT_ELEMS, CheckError, check, perturbed, round_to, unit_roundoff
 from dataflow.graph import Builder, Graph
-from dataflow.kernels import build
+from dataflow.kernels import KERNELS, build
 from dataflow.reference import draw_inputs, evaluate
 
 TYPES = ("fp32", "bf16", "fp16", "fp8_e4m3")
@@ -164,3 +164,14 @@ def test_check_refuses_sizes_beyond_a_dense_evaluation() -> None:
     graph = _gemm(i=2**14, j=2**14, k=4)
     with pytest.raises(CheckError, match=f"at most {LIMIT_ELEMS} elements"):
         check(graph, {}, {}, "fp32", "fp32")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", KERNELS)
+def test_check_passes_every_kernel_in_single_precision(name: str, seed: int) -> None:
+    sizes = {axis: min(extent, 40) for axis, extent in KERNELS[name].sizes.items()}
+    graph, plain = build(name, sizes), build(name, sizes, None, ())
+    inputs = {k: round_to(v, "fp32") for k, v in draw_inputs(graph, seed).items()}
+    result = check(graph, inputs, evaluate(graph, inputs, np.float32), "fp32", "fp32", plain)
+    assert result.passed, result.worst
+    assert result.decisive

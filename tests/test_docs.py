@@ -1,0 +1,39 @@
+"""Pages link to files that exist and name commands and machines that there are."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import hwspecs
+from dataflow.kernels import KERNELS
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = (".", "docs", "hwspecs", "dataflow", "dataflow/sim", "mapping")
+PAGES = sorted(page for folder in FOLDERS for page in (ROOT / folder).glob("*.md"))
+COMMANDS = {"machines", "kernels", "simulate", "map", "validate"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_of_a_page_exist(page: Path) -> None:
+    for line in page.read_text().splitlines():
+        words = line.strip().removeprefix("$ ").split()
+        if words[:1] != ["tileloom"] or len(words) < 2:
+            continue
+        assert words[1] in COMMANDS, line
+        if words[1] in ("simulate", "map") and not words[2].isupper():
+            assert words[2] in KERNELS or ".py:" in words[2], line
+        if "--hw" in words and not words[words.index("--hw") + 1].endswith(".yaml"):
+            assert words[words.index("--hw") + 1] in hwspecs.names(), line
+
+
+@pytest.mark.parametrize("package", ["hwspecs", "dataflow", "dataflow/sim", "mapping"])
+def test_every_package_has_a_page(package: str) -> None:
+    assert (ROOT / package / "README.md").is_file()
