@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dataflow.digits import Digit
-from dataflow.edges import Edge, StreamGraph, scatter
+from dataflow.edges import Edge, StreamGraph
 from dataflow.index import affine
 from dataflow.nodes import Node
 from dataflow.program import (
@@ -37,9 +37,23 @@ from dataflow.program import (
 from dataflow.stream import StreamNode
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
-from mapping.boxes import Copy, axis_walk, blocks, box_of, counted, node_axis, share, single
+from mapping.boxes import axis_walk, blocks, box_of, counted, node_axis, share, single
 from mapping.links import links
-from mapping.partition import Group, group_map, ii_of, operand_wires
+from mapping.pads import (
+    Copy,
+    Pad,
+    channel_elems,
+    copies_of,
+    copy_name,
+    deep_fifo_cells,
+    emission_of,
+    plan_pads,
+    slots,
+    state_elems,
+    state_loop,
+    touch_distance,
+)
+from mapping.partition import Group, group_map, ii_of, operand_wires, terms_of
 
 
 @dataclass
@@ -79,17 +93,6 @@ def build(made: StreamGraph, groups: tuple[Group, ...], machine: Machine) -> Pro
     return _Build(made, groups, machine).run()
 
 
-def copies_of(node: StreamNode) -> list[dict[str, int]]:
-    """All copies of a node, as an index for each unrolled digit."""
-    ranges = [[(digit, i) for i in range(count)] for digit, count in node.unroll.items()]
-    return [dict(choice) for choice in itertools.product(*ranges)]
-
-
-def copy_name(base: str, copy: Copy) -> str:
-    """The name of a copy: `c@i.o0,j2`."""
-    return base + ("@" + ",".join(f"{d}{i}" for d, i in copy.items()) if copy else "")
-
-
 class _Build:
     def __init__(self, made: StreamGraph, groups: tuple[Group, ...], machine: Machine) -> None:
         self.made, self.machine, self.digits = made, machine, made.digits
@@ -110,9 +113,10 @@ class _Build:
         for node in self.made.nodes:
             if node.kind in ("load", "store", "host"):
                 self._off_chip(node)
-        seen: set[tuple] = set()
-        for edge in self.made.edges:
-            self._edge(edge, seen)
+        self._fifos()
+        names = {edge: self._port_value(edge) for edge in self.made.edges}
+        for pad in plan_pads(self.made, self.group_of, self.machine, names):
+            self._scratchpad(pad)
         for group in self.groups:
             self._states(group)
         units = tuple(draft.unit() for draft in self.drafts.values())
@@ -144,7 +148,7 @@ class _Build:
         compute, network = self.machine.compute, self.machine.network
         latency = group.cells * compute.latency_cycles + (group.cells - 1) * network.channel_cycles
         ii = max([ii_of(node, self.machine) for node in nodes])
-        if any(self._held_in_register(node) for node in nodes):
+        if any(touch_distance(self.made, node) == 1 for node in nodes):
             ii = max(ii, compute.accumulate_latency_cycles)
         for copy in copies_of(main):
             axes: dict[str, AxisWalk] = {}
@@ -185,76 +189,43 @@ class _Build:
                     carried = tuple(main.domain.index(d) for d in loops)
                     yield Operation(free, carried if free.op == "earlier" else ())
             carried = tuple(main.domain.index(digit) for digit in node.carried)
-            yield Operation(node.node, carried, self._terms(node) if node.merge else 0)
-
-    def _terms(self, node: StreamNode) -> int:
-        terms = 1
-        for edge in self.made.into(node.name):
-            source = self.made.by_name[edge.source]
-            for digit in node.merge:
-                terms *= max(1, source.copies(digit) // node.copies(digit))
-        return terms
+            yield Operation(node.node, carried, terms_of(self.made, node) if node.merge else 0)
 
     def _moving(self, node: StreamNode) -> list[str]:
         return [digit for digit in node.loops if self.made.trips(node, digit) > 1]
-
-    def _held_in_register(self, node: StreamNode) -> bool:
-        return bool(self._reduced(node)) and self._distance(node, node) == 1
-
-    def _reduced(self, node: StreamNode) -> list[str]:
-        return [d for d in self._moving(node) if d in node.gone or d in node.carried]
-
-    def _distance(self, node: StreamNode, main: StreamNode) -> int:
-        """Beats of `node` between two touches of one of its accumulators."""
-        reduced = self._reduced(node)
-        if not reduced:
-            return 0
-        loops = list(node.loops)
-        inside = loops[loops.index(reduced[0]) :]
-        return math.prod(self.made.trips(node, d) for d in inside if d not in reduced)
 
     def _states(self, group: Group) -> None:
         """Accumulators and values carried to the next point, where their latency can show."""
         main = self.main[group.name]
         for name in group.members:
             node = self.made.by_name[name]
-            outer = self._state_loop(node)
+            outer = state_loop(self.made, node) or self._fed_back_loop(group, node)
             if not outer:
                 continue
+            elems = state_elems(self.made, node, self.machine)
             inside = main.loops[main.loops.index(outer) + 1 :]
             firings = math.prod(self.made.trips(main, d) for d in inside)
-            tokens = math.prod(
-                self.made.trips(node, d)
-                for d in node.loops[node.loops.index(outer) + 1 :]
-                if d not in node.gone and d not in node.carried
-            )
-            packed = math.prod(n for d, n in node.pack.items() if d not in node.gone)
-            elems = tokens * node.lanes * packed
-            if tokens * packed > self.machine.compute.registers * self.machine.compute.stages:
-                for copy in copies_of(main):
-                    self._reserve(f"{copy_name(name, copy)} state", name, elems)
             for copy in copies_of(main):
+                if elems:
+                    self._reserve(f"{copy_name(name, copy)} state", name, elems)
                 draft = self.drafts[copy_name(group.name, copy)]
                 if firings * draft.ii_cycles < draft.latency_cycles:
-                    self._feed_back(draft, node, main, tokens)
+                    self._feed_back(draft, node, main, outer)
 
-    def _state_loop(self, node: StreamNode) -> str:
-        """The outermost loop over which `node` keeps a state that its next beats need."""
-        if node.name != node.node.name and node.node.op != "reduce":
-            reduced = self._reduced(node)
-            return reduced[0] if reduced and self._distance(node, node) > 1 else ""
-        for edge in self.made.into(node.name):
-            if edge.earlier and self._owner(edge.source)[0] == self._owner(node.name)[0]:
+    def _fed_back_loop(self, group: Group, node: StreamNode) -> str:
+        """The loop along which a member of the group takes `node`'s value of the point before."""
+        for edge in self.made.out_of(node.name):
+            if edge.earlier and edge.target in group.members and edge.kind == "fifo":
                 return self.digits.of_axis[edge.earlier][0]
-        reduced = self._reduced(node)
-        return reduced[0] if reduced and self._distance(node, node) > 1 else ""
+        return ""
 
-    def _feed_back(self, draft: _Draft, node: StreamNode, main: StreamNode, tokens: int) -> None:
+    def _feed_back(self, draft: _Draft, node: StreamNode, main: StreamNode, outer: str) -> None:
         """A channel from a unit to itself with one token a running result (rule 7)."""
         name = f"{draft.name} -> {draft.name}: {node.name}"
-        moving = [d for d in node.emission if self.made.trips(node, d) > 1]
-        kept = [d for d in node.loops if d in moving or d in node.carried]
-        level = max((main.loops.index(d) + 1 for d in kept), default=0)
+        kept = [d for d in node.loops if d not in node.gone and d not in node.carried]
+        inside = node.loops[node.loops.index(outer) + 1 :]
+        tokens = math.prod(self.made.trips(node, d) for d in inside if d in kept)
+        level = self._level(main, [outer, *node.loops])
         self.channels.append(
             Channel(name, draft.name, draft.name, tokens + 1, 0, 1, tokens, "data")
         )
@@ -263,7 +234,7 @@ class _Build:
 
     def _reserve(self, name: str, value: str, elems: int) -> None:
         size = elems * DATA_BYTES[self.machine.accumulate_type]
-        cells = -(-size // self.machine.memory.capacity_bytes)
+        cells = deep_fifo_cells(elems, self.machine)
         self.scratchpads.append(Scratchpad(name, value, (), (), elems, 1, size, cells))
 
     def _off_chip(self, node: StreamNode) -> None:
@@ -311,19 +282,14 @@ class _Build:
 
     # Channels
 
-    def _edge(self, edge: Edge, seen: set[tuple]) -> None:
-        source, _ = self._owner(edge.source)
-        target, _ = self._owner(edge.target)
-        if source == target and edge.kind == "fifo":
-            return
-        key = (edge.source, target, self._port_value(edge), edge.kind)
-        if key in seen:
-            return
-        seen.add(key)
-        if edge.kind == "fifo":
-            self._fifo(edge)
-        else:
-            self._scratchpad(edge)
+    def _fifos(self) -> None:
+        seen: set[tuple] = set()
+        for edge in self.made.edges:
+            source, target = self._owner(edge.source)[0], self._owner(edge.target)[0]
+            key = (edge.source, target, self._port_value(edge))
+            if edge.kind == "fifo" and source != target and key not in seen:
+                seen.add(key)
+                self._fifo(edge)
 
     def _port_value(self, edge: Edge) -> str:
         """The name under which the reader knows the value: that of the first free node, if any."""
@@ -348,10 +314,6 @@ class _Build:
         ]
         return max(places, default=0)
 
-    def _emission(self, edge: Edge) -> list[str]:
-        node = self.made.by_name[edge.source]
-        return [d for d in node.emission if self.digits[d].axis not in edge.last]
-
     def _outer_reduced(self, main: StreamNode, node: StreamNode, edge: Edge, level: int) -> tuple:
         """Loops outside `level` that must stand at their last trip for a result to leave."""
         lost = {*node.gone, *node.carried}
@@ -363,7 +325,7 @@ class _Build:
     ) -> Port:
         node = self.made.by_name[edge.source]
         _, main = self._owner(edge.source)
-        level = self._level(main, self._emission(edge))
+        level = self._level(main, emission_of(self.made, edge))
         last = self._outer_reduced(main, node, edge, level)
         return Port(channels, level, edge.value, select, last)
 
@@ -428,7 +390,7 @@ class _Build:
                     )
                 )
                 if deep:
-                    self._reserve(name, edge.value, depth * lanes)
+                    self._reserve(name, edge.value, channel_elems(self.made, edge))
 
     def _initial(self, edge: Edge, writer: StreamNode) -> int:
         """Tokens that a feedback starts with: what one point of its axis emits on one channel."""
@@ -475,145 +437,67 @@ class _Build:
 
     # Scratchpads
 
-    def _scratchpad(self, edge: Edge) -> None:
-        source = self.made.by_name[edge.source]
-        target = self.made.by_name[edge.target]
-        _, reader = self._owner(edge.target)
-        modes = {
-            d: scatter(source, target, d)
-            for d in self._emission(edge)
-            if d in edge.touch and reader.copies(d) > 1
-        }
-        shared = [d for d in reader.unroll if d in edge.touch]
-        merged = [d for d in target.merge if source.copies(d) > target.copies(d)]
-        combos = itertools.product(*[range(reader.copies(d)) for d in shared])
-        for combo in combos:
-            copy = dict(zip(shared, combo, strict=True))
-            for part in self._merge_parts(source, target, merged):
-                self._one_scratchpad(edge, copy, part, modes)
-
-    def _merge_parts(
-        self, source: StreamNode, target: StreamNode, merged: list[str]
-    ) -> list[dict[str, int]]:
-        ranges = [[(d, i) for i in range(source.copies(d))] for d in merged]
-        return [dict(choice) for choice in itertools.product(*ranges)]
-
-    def _one_scratchpad(
-        self, edge: Edge, copy: dict[str, int], part: dict[str, int], modes: Mapping[str, str]
-    ) -> None:
-        """The memory for the reader copies that agree in `copy`, fed by writer copies in `part`."""
+    def _scratchpad(self, pad: Pad) -> None:
+        """The write units, one a writer copy, and the read units, one a reader, of a scratchpad."""
         memory = self.machine.memory
-        _, reader = self._owner(edge.target)
-        value = self._port_value(edge)
-        base = f"{edge.source} -> {edge.target}: {value}" if value != edge.source else edge.name
-        name = copy_name(base, {**copy, **part})
-        outside = reader.domain[: edge.common]
-        level = max(self._level(reader, edge.touch), len(outside))
-        read = _Draft(
-            f"{name} read",
-            "read",
-            self._loops(reader)[:level],
-            min(len(reader.domain), level),
-            memory.read_cycles,
-            Fetch(name),
-        )
-        writers = [
-            self._writer(edge, name, writer_copy, copy, modes, read)
-            for writer_copy in self._feeding(edge, copy, part, modes)
-        ]
-        self.drafts[read.name] = read
-        wires, vector = operand_wires(self.made.by_name[edge.target], edge)
-        self._readers(edge, read, copy, part, modes, wires, vector)
-        stored = self._stored_box(edge, copy, modes, {}, outside, None)
-        elems = self._stored_elems(stored)
-        size = elems * DATA_BYTES[self.machine.data_type] * edge.depth
-        cells = max(
-            -(-size // memory.capacity_bytes),
-            -(-wires // memory.vector_out),
-            -(-len(writers) // memory.vector_in),
-            1,
-        )
+        reads: list[tuple[Edge, _Draft]] = []
+        for edge in pad.edges:
+            _, reader = self._owner(edge.target)
+            level = max(self._level(reader, edge.touch), edge.common)
+            name = f"{pad.name} read" + (f" {edge.target}" if len(pad.edges) > 1 else "")
+            loops = self._loops(reader)[:level]
+            points = min(len(reader.domain), level)
+            read = _Draft(name, "read", loops, points, memory.read_cycles, Fetch(pad.name))
+            reads.append((edge, read))
+        writers = [self._writer(pad, copy, reads) for copy in pad.writers]
+        for edge, read in reads:
+            self.drafts[read.name] = read
+            self._readers(pad, edge, read)
         self.scratchpads.append(
             Scratchpad(
-                name,
-                edge.value,
+                pad.name,
+                pad.edges[0].value,
                 tuple(writers),
-                (read.name,),
-                elems,
-                edge.depth,
-                size,
-                cells,
-                wires,
+                tuple(read.name for _, read in reads),
+                pad.tile_elems,
+                pad.depth,
+                pad.bytes,
+                pad.cells,
+                pad.ports,
             )
         )
 
-    def _feeding(
-        self, edge: Edge, copy: Copy, part: Copy, modes: Mapping[str, str]
-    ) -> list[dict[str, int]]:
-        """The writer copies that fill the scratchpad of the reader copies `copy`."""
-        source = self.made.by_name[edge.source]
-        found = []
-        for writer_copy in copies_of(source):
-            if any(writer_copy.get(digit, 0) != i for digit, i in part.items()):
-                continue
-            if all(self._slots(edge, writer_copy, copy, modes, d) for d in self._emission(edge)):
-                found.append(writer_copy)
-        return found
-
-    def _slots(
-        self, edge: Edge, writer_copy: Copy, copy: Copy, modes: Mapping[str, str], digit: str
-    ) -> list[int]:
-        """Which of the points of `digit` that a writer copy packs go to reader copies `copy`."""
-        source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
-        pack = source.pack.get(digit, 1)
-        if modes.get(digit) != "pair":
-            return list(range(pack))
-        first = writer_copy.get(digit, 0) * pack
-        block, copies = target.pack.get(digit, 1), target.copies(digit)
-        return [i for i in range(pack) if (first + i) // block % copies == copy[digit]]
-
-    def _writer(
-        self,
-        edge: Edge,
-        name: str,
-        writer_copy: dict[str, int],
-        copy: Copy,
-        modes: Mapping[str, str],
-        read: _Draft,
-    ) -> str:
-        """Add the write unit for what one writer copy puts into scratchpad `name`."""
+    def _writer(self, pad: Pad, writer_copy: Copy, reads: list[tuple[Edge, _Draft]]) -> str:
+        """Add the write unit for what one writer copy puts into a scratchpad."""
+        edge = pad.edges[0]
         source = self.made.by_name[edge.source]
         source_name, _ = self._owner(edge.source)
         _, reader = self._owner(edge.target)
         memory, network = self.machine.memory, self.machine.network
-        emission = self._emission(edge)
+        emission = emission_of(self.made, edge)
         domain = [d for d in emission if d in source.emits]
-        outside = reader.domain[: edge.common]
-        slots = {d: self._slots(edge, writer_copy, copy, modes, d) for d in emission}
+        taken = {d: slots(self.made, edge, writer_copy, pad.copy, pad.modes, d) for d in emission}
 
         def trips(digit: str) -> int:
-            shares = reader.copies(digit) if modes.get(digit) == "deal" else 1
-            return self.made.trips(source, digit) * len(slots[digit]) // shares
+            shares = reader.copies(digit) if pad.modes.get(digit) == "deal" else 1
+            return self.made.trips(source, digit) * len(taken[digit]) // shares
 
-        loops = tuple(Loop(digit, trips(digit)) for digit in emission)
         index = {digit: i for i, digit in enumerate(domain)}
-        box = self._stored_box(edge, copy, modes, index, outside, None, writer_copy)
+        box = self._stored_box(pad, edge, index, None, writer_copy)
         initial = 1 if edge.earlier else 0
-        work = Buffer(name, edge.value, box, len(outside), edge.depth, initial)
-        unit = f"{name} write" + copy_name("", writer_copy)
+        work = Buffer(pad.name, edge.value, box, edge.common, pad.depth, initial)
+        unit = f"{pad.name} write" + copy_name("", writer_copy)
+        loops = tuple(Loop(digit, trips(digit)) for digit in emission)
         write = _Draft(unit, "write", loops, len(domain), memory.write_to_token_cycles, work)
         self.drafts[unit] = write
-        channels = []
         lanes = source.lanes if source.vector in source.emission else 1
-        ends = [
-            dict(zip(slots, choice, strict=True)) for choice in itertools.product(*slots.values())
-        ]
-        for end in ends:
-            slot = {d: i for d, i in end.items() if source.pack.get(d, 1) > 1}
+        writer = copy_name(source_name, writer_copy)
+        channels = []
+        for choice in itertools.product(*taken.values()):
+            slot = {d: i for d, i in zip(taken, choice, strict=True) if source.pack.get(d, 1) > 1}
             mark = "." + ",".join(f"{d}{i}" for d, i in slot.items()) if slot else ""
-            writer = copy_name(source_name, writer_copy)
             channel = f"{writer}{mark} -> {unit}"
-            self._add_output(edge, writer, channel, mark, copy, modes)
+            self._add_output(pad, edge, writer, channel, mark)
             channels.append(channel)
             self.channels.append(
                 Channel(
@@ -629,81 +513,57 @@ class _Build:
                     lanes,
                 )
             )
-        select = tuple((i, 1, len(slots[d])) for i, d in enumerate(emission) if len(slots[d]) > 1)
-        fed = self._fed_box(edge, writer_copy, copy, modes, domain)
+        select = tuple((i, 1, len(taken[d])) for i, d in enumerate(emission) if len(taken[d]) > 1)
+        fed = self._fed_box(pad, edge, writer_copy, domain)
         write.inputs.append(
             Port(tuple(channels), len(loops), edge.value, select, (), False, (fed,) * len(channels))
         )
-        self._tokens(edge, write, read, outside, copy, modes, initial)
+        for reading, read in reads:
+            self._tokens(pad, reading, write, read, initial)
         return unit
 
-    def _tokens(
-        self,
-        edge: Edge,
-        write: _Draft,
-        read: _Draft,
-        outside: tuple[str, ...],
-        copy: Copy,
-        modes: Mapping[str, str],
-        initial: int,
-    ) -> None:
-        """Tile tokens from a write unit to the read unit, and free buffers back."""
+    def _tokens(self, pad: Pad, edge: Edge, write: _Draft, read: _Draft, initial: int) -> None:
+        """Tile tokens from a write unit to a read unit, and free buffers back."""
         _, reader = self._owner(edge.target)
-        level, tiles = len(outside), edge.depth
-        token, credit = f"{write.name} full", f"{write.name} free"
+        level, tiles = edge.common, pad.depth
+        back = f" {edge.target}" if len(pad.edges) > 1 else ""
+        token, credit = f"{write.name} full{back}", f"{write.name} free{back}"
+        wait = self.machine.network.credit_cycles - 1
         self.channels += [
             Channel(
                 token, write.name, read.name, tiles + initial, 0, 1, initial, "tile", edge.value
             ),
-            Channel(
-                credit,
-                read.name,
-                write.name,
-                tiles + 1,
-                self.machine.network.credit_cycles - 1,
-                1,
-                tiles - initial,
-                "credit",
-            ),
+            Channel(credit, read.name, write.name, tiles + 1, wait, 1, tiles - initial, "credit"),
         ]
         index = {digit: i for i, digit in enumerate(reader.domain)}
-        box = self._stored_box(edge, copy, modes, index, outside, copy)
+        box = self._stored_box(pad, edge, index, pad.copy, None)
         write.inputs.append(Port((credit,), level))
         write.outputs.append(Port((token,), level, edge.value))
         read.inputs.append(Port((token,), level, edge.value, boxes=(box,)))
         read.outputs.append(Port((credit,), level))
 
-    def _readers(
-        self,
-        edge: Edge,
-        read: _Draft,
-        copy: Copy,
-        part: Copy,
-        modes: Mapping[str, str],
-        wires: int,
-        vector: bool,
-    ) -> None:
+    def _readers(self, pad: Pad, edge: Edge, read: _Draft) -> None:
         """Channels from a read unit to all reader copies that share it."""
         target = self.made.by_name[edge.target]
         target_name, reader = self._owner(edge.target)
+        network = self.machine.network
         level = len(read.loops)
+        wires, vector = operand_wires(target, edge)
         lanes = target.lanes if vector and target.vector in edge.touch else 1
-        outside = reader.domain[: edge.common]
         index = {digit: i for i, digit in enumerate(reader.domain)}
         for reader_copy in copies_of(reader):
-            if any(reader_copy.get(d, 0) != i for d, i in copy.items()):
+            if any(reader_copy.get(d, 0) != i for d, i in pad.copy.items()):
                 continue
-            if not self._takes_part(edge, reader_copy, part):
+            if not self._takes_part(edge, reader_copy, pad.part):
                 continue
             unit = copy_name(target_name, reader_copy)
             channel = f"{read.name} -> {unit}"
-            box = self._stored_box(edge, copy, modes, index, outside, reader_copy)
+            box = self._stored_box(pad, edge, index, reader_copy, None)
             read.outputs.append(Port((channel,), level, edge.value))
             late = self._late(edge, level)
             self.drafts[unit].inputs.append(
                 Port((channel,), level, self._port_value(edge), (), (), late, (box,))
             )
-            network = self.machine.network
             self.channels.append(
                 Channel(
                     channel,
@@ -724,81 +584,51 @@ class _Build:
         target = self.made.by_name[edge.target]
         return all(i % target.copies(d) == reader_copy.get(d, 0) for d, i in part.items())
 
-    def _stored_elems(self, box: Box) -> int:
-        """Elements of a full tile."""
-        elems = 1
-        for walk in box:
-            points = 1
-            for digit in walk.digits:
-                inner = math.prod(
-                    -(-max(0, p.count - p.copy) // p.copies) for p in digit.pieces if p.loop is None
-                )
-                points *= min(inner, digit.extent)
-            elems *= points
-        return elems
-
     def _stored_box(
         self,
+        pad: Pad,
         edge: Edge,
-        copy: Copy,
-        modes: Mapping[str, str],
         loops: Mapping[str, int],
-        outside: tuple[str, ...],
         reader_copy: Copy | None,
-        writer_copy: Copy | None = None,
+        writer_copy: Copy | None,
     ) -> Box:
-        """What a stored tile covers, its outer digits counted by `loops` of the unit that asks.
-
-        The unit is a reader copy, or a writer copy, or nobody (for its size).
-        """
+        """What a stored tile covers, its outer digits counted by `loops` of the unit that asks:
+        a reader copy or a writer copy."""
         target = self.made.by_name[edge.target]
         _, reader = self._owner(edge.target)
+        outside = reader.domain[: edge.common]
         walks = []
         for axis in self._value_axes(edge):
             parts = []
             for name in self.digits.of_axis[axis]:
                 digit = self.digits[name]
-                dealt = modes.get(name, "whole") != "whole"
+                dealt = pad.modes.get(name, "whole") != "whole"
                 if axis in edge.last:
                     parts.append(single(digit))
                 elif name not in outside:
                     block = target.grain(name) * target.pack.get(name, 1)
                     copies = reader.copies(name) if dealt else 1
-                    parts.append(blocks(digit, block, copies, copy.get(name, 0) if dealt else 0))
-                elif writer_copy is not None:
-                    parts.append(self._written(edge, digit, writer_copy, copy, modes, loops))
+                    index = pad.copy.get(name, 0) if dealt else 0
+                    parts.append(blocks(digit, block, copies, index))
                 elif reader_copy is not None:
                     copies = reader.copies(name) * reader.merge.get(name, 1)
                     parts.append(counted(digit, loops[name], copies, reader_copy.get(name, 0)))
                 else:
-                    parts.append(single(digit))
+                    parts.append(self._written(pad, edge, digit, writer_copy or {}, loops))
             walks.append(axis_walk(self.digits, axis, parts))
         return tuple(walks)
 
     def _written(
-        self,
-        edge: Edge,
-        digit: Digit,
-        writer_copy: Copy,
-        copy: Copy,
-        modes: Mapping[str, str],
-        loops: Mapping[str, int],
+        self, pad: Pad, edge: Edge, digit: Digit, writer_copy: Copy, loops: Mapping[str, int]
     ) -> DigitWalk:
         """A domain digit as the write unit of a writer copy counts it."""
         name = digit.name
         source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
-        if modes.get(name) == "deal":
-            return counted(digit, loops[name], target.copies(name), copy.get(name, 0))
+        if pad.modes.get(name) == "deal":
+            return counted(digit, loops[name], target.copies(name), pad.copy.get(name, 0))
         return counted(digit, loops[name], source.copies(name), writer_copy.get(name, 0))
 
-    def _fed_box(
-        self,
-        edge: Edge,
-        writer_copy: Copy,
-        copy: Copy,
-        modes: Mapping[str, str],
-        domain: list[str],
-    ) -> Box:
+    def _fed_box(self, pad: Pad, edge: Edge, writer_copy: Copy, domain: list[str]) -> Box:
         """What a tile from a writer copy covers, with the loops of its write unit."""
         node = self.made.by_name[edge.source]
         loops = {digit: i for i, digit in enumerate(domain)}
@@ -810,7 +640,7 @@ class _Build:
                 if axis in edge.last:
                     parts.append(single(digit))
                 elif name in domain:
-                    parts.append(self._written(edge, digit, writer_copy, copy, modes, loops))
+                    parts.append(self._written(pad, edge, digit, writer_copy, loops))
                 else:
                     parts.append(share(node, digit, writer_copy))
             walks.append(axis_walk(self.digits, axis, parts))
@@ -829,23 +659,15 @@ class _Build:
                 select.append((writer.loops.index(digit), block, reader.copies(digit)))
         return tuple(select)
 
-    def _add_output(
-        self,
-        edge: Edge,
-        unit: str,
-        channel: str,
-        mark: str,
-        copy: Copy,
-        modes: Mapping[str, str],
-    ) -> None:
+    def _add_output(self, pad: Pad, edge: Edge, unit: str, channel: str, mark: str) -> None:
         """Add `channel` to the writer: to the port that deals to its siblings, or as its own."""
-        select = self._deal_select(edge, modes)
+        select = self._deal_select(edge, pad.modes)
         outputs = self.drafts[unit].outputs
         if not select:
             outputs.append(self._out_port(edge, (channel,), ()))
             return
-        dealt = [d for d, mode in modes.items() if mode == "deal"]
-        others = tuple((d, i) for d, i in copy.items() if d not in dealt)
+        dealt = [d for d, mode in pad.modes.items() if mode == "deal"]
+        others = tuple((d, i) for d, i in pad.copy.items() if d not in dealt)
         key = (edge.name, self._port_value(edge), unit, others, mark)
         if key not in self.dealers:
             self.dealers[key] = len(outputs)
