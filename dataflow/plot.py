@@ -277,7 +277,8 @@ def _traffic(program: Program) -> dict[tuple[Site, Site], float]:
             continue
         ends = (place[channel.writer][-1], place[channel.reader][0])
         path = program.routes.get(channel.name, ends if not program.routes else ())
-        for link in pairwise(path):
+        links = [*pairwise(program.routes.get(f"{channel.name}#in", ())), *pairwise(path)]
+        for link in links:
             net = (channel.writer, channel.value or channel.name)
             beats = counted.setdefault(link, {})
             beats[net] = max(beats.get(net, 0.0), pushed[channel.name] * channel.wires)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dataflow.program import Channel, Program, Site
+from dataflow.program import Compute, Program, Site
 from hwspecs import Machine
 from mapping.errors import refuse, shortage
 
@@ -101,16 +101,37 @@ def wire_length(program: Program) -> int:
     total = 0
     for channel in program.channels:
         source, sink = place_of[channel.writer], place_of[channel.reader]
-        if not is_local(source, sink, channel):
+        if not is_local(source, sink):
             here = program.sites[source.block][source.leave]
             there = program.sites[sink.block][sink.enter]
             total += channel.wires * distance(here, there)
     return total
 
 
-def is_local(source: End, sink: End, channel: Channel) -> bool:
-    """Whether a channel stays inside a scratchpad: a tile's token or its return."""
-    return source.block == sink.block and channel.kind != "data"
+def is_local(source: End, sink: End) -> bool:
+    """Whether a channel stays inside its block: a tile's token or its return, a running result."""
+    return source.block == sink.block
+
+
+def held_by(program: Program) -> dict[str, tuple[str, ...]]:
+    """Return the compute units or ends that each scratchpad without writers serves, by its name.
+
+    Such a scratchpad holds a deep FIFO, and is called as its channel, or the running state of a
+    node in a unit, `<node>@<copy> state`. One that is called otherwise serves nobody known.
+    """
+    bare = {pad.name: () for pad in program.scratchpads if not pad.writers}
+    found: dict[str, tuple[str, ...]] = dict(bare)
+    for channel in program.channels:
+        if channel.name in bare:
+            found[channel.name] = (channel.writer, channel.reader)
+    for unit in program.units:
+        if isinstance(unit.work, Compute):
+            _, at, copy = unit.name.partition("@")
+            for operation in unit.work.operations:
+                state = f"{operation.node.name}{at}{copy} state"
+                if state in bare:
+                    found[state] = (unit.name,)
+    return found
 
 
 def distance(a: Site, b: Site) -> int:
@@ -202,9 +223,12 @@ class _Layout:
         place_of = ends(program)
         for channel in program.channels:
             source, sink = place_of[channel.writer], place_of[channel.reader]
-            if not is_local(source, sink, channel):
+            if not is_local(source, sink):
                 leave = self.first[source.block] + source.leave
                 join(leave, self.first[sink.block] + sink.enter, channel.wires)
+        for pad, served in held_by(program).items():
+            for name in served:
+                join(self.first[pad], self.first[place_of[name].block] + place_of[name].leave, 1.0)
         return [list(others.items()) for others in pull]
 
     def start(self) -> None:

@@ -24,7 +24,7 @@ from itertools import pairwise
 from dataflow.program import Channel, Port, Program, Site
 from hwspecs import Machine
 from mapping.errors import MappingError, shortage
-from mapping.place import End, blocks, distance, ends, is_local
+from mapping.place import End, blocks, distance, ends, held_by, is_local
 
 ROUNDS = 80  # of taking up and laying anew, at most
 PATIENCE = 12  # rounds without fewer overfull links before giving up
@@ -62,7 +62,8 @@ def route(program: Program) -> Program:
 
     A route lists the sites it passes, ends included; `<name>#2` is the wire from the second to the
     third cell of a chain, `<name>#-2` the one back, which a scratchpad with several writers has.
-    Channels inside one cell have no route. On an ideal network every channel
+    A channel that a scratchpad of its own name holds starts there; `<name>#in` leads to it.
+    Channels inside one block have no route. On an ideal network every channel
     has its own wire: nothing changes. Raises MappingError naming the fullest link, how many links
     were wanted there and how many there are.
     """
@@ -91,6 +92,7 @@ def nets(program: Program) -> tuple[Net, ...]:
     """Return what must be routed: trees of channels, and the wires inside chains of cells."""
     place_of = ends(program)
     several = {pad.name: len(pad.writers) > 1 for pad in program.scratchpads}
+    holders = held_by(program)
     found: list[Net] = []
     for block in blocks(program):
         cells = program.sites[block.name]
@@ -100,15 +102,21 @@ def nets(program: Program) -> tuple[Net, ...]:
             if block.kind == "memory" and several[block.name]:
                 found.append(Net("vector", 1, cells[i + 1], {f"{block.name}#-{i + 1}": cells[i]}))
     for group in _groups(program, place_of):
+        kind, wires = _kind(group[0]), max(channel.wires for channel in group)
         source, sinks = place_of[group[0].writer], {}
         here = program.sites[source.block][source.leave]
         for channel in group:
             sink = place_of[channel.reader]
-            sinks[channel.name] = program.sites[sink.block][sink.enter]
+            there = program.sites[sink.block][sink.enter]
+            if channel.name in holders:
+                held = program.sites[channel.name]
+                sinks[f"{channel.name}#in"] = held[0]
+                found.append(Net(kind, channel.wires, held[-1], {channel.name: there}))
+            else:
+                sinks[channel.name] = there
         sinks = {name: there for name, there in sinks.items() if there != here}
         if sinks:
-            wires = max(channel.wires for channel in group)
-            found.append(Net(_kind(group[0]), wires, here, sinks))
+            found.append(Net(kind, wires, here, sinks))
     return tuple(found)
 
 
@@ -130,7 +138,7 @@ def _groups(program: Program, place_of: Mapping[str, End]) -> list[list[Channel]
         for port in unit.outputs:
             for turn, name in enumerate(port.channels):
                 channel = by_name[name]
-                if is_local(place_of[channel.writer], place_of[channel.reader], channel):
+                if is_local(place_of[channel.writer], place_of[channel.reader]):
                     continue
                 same = (unit.name, channel.value or name, port.level, port.select, port.last, turn)
                 grouped.setdefault((*same, _kind(channel)), []).append(channel)
@@ -147,12 +155,16 @@ def _hops_inside(program: Program, routes: Mapping[str, tuple[Site, ...]]) -> di
     hops: dict[str, int] = {}
     for channel in program.channels:
         source = place_of[channel.writer]
-        if channel.kind == "data":
+        if channel.kind == "data" and not is_local(source, place_of[channel.reader]):
             ahead = [f"{source.block}#{i + 1}" for i in range(source.leave)]
             end = max(source.leave, last_written.get(source.block, 0))
             back = [f"{source.block}#-{i + 1}" for i in range(source.leave, end)]
             ways = [[routes[name] for name in names if name in routes] for names in (ahead, back)]
             hops[channel.name] = max(sum(len(path) - 1 for path in way) for way in ways)
+            if f"{channel.name}#in" in routes:
+                held = [f"{channel.name}#{i}" for i in range(1, len(program.sites[channel.name]))]
+                way = [routes[name] for name in (f"{channel.name}#in", *held)]
+                hops[channel.name] += sum(len(path) - 1 for path in way)
     return hops
 
 

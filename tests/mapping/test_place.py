@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataflow.program import Scratchpad
 from hwspecs import load
 from mapping.errors import MappingError
-from mapping.place import HOST_SITE, blocks, edge_sites, ends, place, wire_length
+from mapping.place import HOST_SITE, blocks, distance, edge_sites, ends, place, wire_length
 from tests.mapping.layout_programs import Sketch, matmul_like, variant
 
 
@@ -90,6 +91,16 @@ def test_place_keeps_the_cells_of_a_chain_together():
         (r0, c0), (r1, c1), (r2, c2) = program.sites[f"mac@i{i}"]
         assert abs(r0 - r1) + abs(c0 - c1) <= 4
         assert abs(r1 - r2) + abs(c1 - c2) <= 4
+
+
+def test_place_puts_the_scratchpad_of_a_deep_channel_between_its_ends():
+    # Compute units are 2 apart at the least; the memory unit between them is 1 from each.
+    sketch = Sketch(load("plasticine"))
+    name = sketch.wire(sketch.unit("a"), sketch.unit("b"))
+    sketch.pads.append(Scratchpad(name, "a", (), (), 4096, 1, 16384, 1))
+    sites = place(sketch.program()).sites
+    assert distance(sites["a"][0], sites[name][0]) == 1
+    assert distance(sites["b"][0], sites[name][0]) == 1
 
 
 def test_place_is_deterministic():

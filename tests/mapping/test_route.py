@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow.program import Loop, Port
+from dataflow.program import Loop, Port, Scratchpad
 from hwspecs import load
 from mapping.errors import MappingError
 from mapping.place import place
@@ -21,11 +21,13 @@ def wires_by_link(program):
     channels = {channel.name: channel for channel in program.channels}
     taken = {"vector": {}, "scalar": {}}
     for name, path in program.routes.items():
-        channel = channels.get(name)
+        channel = channels.get(name.removesuffix("#in"))
         if channel is not None and channel.kind != "data":
             continue
         kind = "vector" if channel is None or channel.lanes > 1 else "scalar"
-        net = name if channel is None else (channel.writer, channel.value)
+        # What a scratchpad holds is a net of its own from there on.
+        alone = channel is None or f"{name}#in" in program.routes
+        net = name if alone else (channel.writer, channel.value)
         for a, b in pairwise(path):
             assert abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1
             if -1 not in (a[1], b[1]) and columns not in (a[1], b[1]):
@@ -94,6 +96,29 @@ def test_route_counts_the_hops_inside_the_writers_chain():
     own = len(routed.routes[name]) - 1
     assert inside == 4
     assert routed.channels[0].latency_cycles == 2 + inside + own
+
+
+def test_route_leads_a_deep_channel_through_the_scratchpad_that_holds_it():
+    sketch = Sketch(load("plasticine"))
+    name = sketch.wire(sketch.unit("a"), sketch.unit("b"))
+    sketch.pads.append(Scratchpad(name, "a", (), (), 4096, 1, 16384, 2))
+    placed = placed_at(sketch.program(), {"a": (0, 0), "b": (0, 4)})
+    placed.sites[name] = ((0, 1), (0, 3))
+    routed = route(placed)
+    check_routes(routed)
+    assert routed.routes[f"{name}#in"] == ((0, 0), (0, 1))
+    assert routed.routes[name] == ((0, 3), (0, 4))
+    # one hop to the scratchpad, two between its cells, one on to the reader
+    assert routed.channels[0].latency_cycles == 2 + 1 + 2 + 1
+
+
+def test_route_keeps_a_running_result_inside_its_unit():
+    sketch = Sketch(load("plasticine"))
+    sketch.unit("a", cells=3)
+    name = sketch.wire("a", "a", "state", latency_cycles=0)
+    routed = route(place(sketch.program()))
+    assert name not in routed.routes
+    assert routed.channels[0].latency_cycles == 0
 
 
 def test_route_scales_with_the_hop_latency():
