@@ -19,7 +19,7 @@ from dataflow.sim.arithmetic import HELD
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Part:
     """An array that is taken to cover `coords`, one ascending array a dimension."""
 
@@ -72,6 +72,24 @@ def _places(has: np.ndarray, want: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(len(want), dtype=np.int64), np.zeros(len(want), dtype=bool)
     at = np.minimum(np.searchsorted(has, want), len(has) - 1)
     return at, has[at] == want
+
+
+def turned(part: Part, axes: Sequence[str], target: Sequence[str]) -> Part:
+    """Return `part` over `axes` with its dimensions in target's order.
+
+    Of an axis that `target` lacks, the last point is taken (it holds a single one).
+    """
+    if tuple(axes) == tuple(target):
+        return part
+    array, coords, names = part.array, list(part.coords), list(axes)
+    for axis in axes:
+        if axis not in target:
+            at = names.index(axis)
+            names.pop(at)
+            coords.pop(at)
+            array = array[(slice(None),) * at + (-1,)]
+    order = [names.index(axis) for axis in target]
+    return Part(array.transpose(order), tuple(coords[at] for at in order))
 
 
 def joined(parts: Sequence[Part]) -> Part:

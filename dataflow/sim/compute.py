@@ -20,20 +20,30 @@ from dataflow.graph import Graph, Node
 from dataflow.ops import MAPS, reduce_row, row
 from dataflow.program import Compute, Operation, Unit
 from dataflow.sim.arithmetic import HELD, Arithmetic
-from dataflow.sim.assemble import Part, joined, picked
+from dataflow.sim.assemble import Part, joined, picked, turned
 from dataflow.sim.coordinates import Walker
 
 Array = NDArray[Any]
-Parts = Mapping[str, Sequence[Part]]
+
+Given = Mapping[str, Sequence[Sequence[Part]]]
+"""What came in at a point: for each value, for each port that carries it, the tiles."""
+
 _CACHED_TILES = 1024
 
 
 class ComputeValues:
     """The operations of one compute unit and the state that they keep from point to point."""
 
-    def __init__(self, unit: Unit, graph: Graph, walker: Walker, arithmetic: Arithmetic):
+    def __init__(
+        self,
+        unit: Unit,
+        graph: Graph,
+        axes: Mapping[str, tuple[str, ...]],
+        walker: Walker,
+        arithmetic: Arithmetic,
+    ):
         assert isinstance(unit.work, Compute)
-        self.graph, self.walker, self.arithmetic = graph, walker, arithmetic
+        self.graph, self.axes, self.walker, self.arithmetic = graph, axes, walker, arithmetic
         self.work: Compute = unit.work
         self.trips = [loop.trips for loop in unit.loops[: unit.points]]
         self.made = {operation.node.name for operation in self.work.operations}
@@ -45,72 +55,72 @@ class ComputeValues:
             ]
             for operation in self.work.operations
         }
-        self.state: dict[str, dict[tuple[int, ...], Array]] = {name: {} for name in self.made}
+        self.state: dict[str, dict[tuple[int, ...], Any]] = {name: {} for name in self.made}
         self.aligned: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple] = {}
         self.reads: dict[Any, tuple] = {}
         self.consts: dict[Any, tuple] = {}
 
     def evaluate(
-        self, counters: Sequence[int], given: Parts, wanted: Sequence[str] = ()
+        self, counters: Sequence[int], given: Given, wanted: Sequence[str] = ()
     ) -> dict[str, Array]:
-        """Return the value of every operation at a point, over its node's axes.
+        """Evaluate all operations at a point; return the `wanted` values, over their axes.
 
-        given: the tiles that came in, by the value's name. wanted: values that leave the unit;
-        one that no operation makes is passed on from what came in. Values that cannot be had at
-        this point, as a late input is not there yet, are left out.
+        A wanted value that no operation makes is passed on from what came in. One that cannot be
+        had at this point, as a late input is not there yet, is left out.
         """
         point = _Point(self, counters, given)
         with np.errstate(all="ignore"):
             for operation in self.work.operations:
-                value = point.operate(operation)
-                if value is not None:
-                    point.values[operation.node.name] = value
+                part = point.operate(operation)
+                if part is not None:
+                    point.values[operation.node.name] = part
             point.keep()
-        for name in wanted:
-            value = point.value(name)
-            if value is not None:
-                point.values[name] = value
-        return point.values
+        found = {name: point.value(name) for name in wanted}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 class _Point:
-    """One evaluation: the values so far."""
+    """One evaluation: the values so far, with the coordinates that they cover."""
 
-    def __init__(self, unit: ComputeValues, counters: Sequence[int], given: Parts):
+    def __init__(self, unit: ComputeValues, counters: Sequence[int], given: Given):
         self.unit, self.counters, self.given = unit, counters, given
         self.coords = {
             axis: unit.walker.axis(walk, counters) for axis, walk in unit.work.axes.items()
         }
-        self.values: dict[str, Array] = {}
+        self.values: dict[str, Part] = {}
 
-    def operate(self, operation: Operation) -> Array | None:
+    def operate(self, operation: Operation) -> Part | None:
+        """Return the value of an operation, None where it cannot be had."""
         node = operation.node
+        if node.op in _FREE and not operation.terms:
+            return _FREE[node.op](self, node)
         if operation.terms:
             value = self._combine(node)
-        elif node.op in _FREE:
-            return _FREE[node.op](self, node)
         else:
             found = [self.value(name) for name in node.args]
             args = [arg for arg in found if arg is not None]
             if len(args) < len(found):
                 return None
             value = _PLAIN[node.op](self, node, args)
-        if value is None or node.op not in ("einsum", "reduce") or not operation.carried:
-            return value
-        return self._accumulate(operation, value)
+        if value is None:
+            return None
+        if operation.carried:
+            value = self._accumulate(operation, value)
+        return Part(value, self.own(node))
 
     def value(self, name: str) -> Array | None:
         """Return a value at this unit's coordinates, made here or given."""
         if name in self.values:
-            return self.values[name]
-        parts = self.given.get(name)
-        if parts is None or name in self.unit.made:
+            parts: Sequence[Part] = (self.values[name],)
+        elif name in self.given and name not in self.unit.made:
+            parts = [part for port in self.given[name] for part in port]
+        else:
             return None
-        axes = self.unit.graph.node(name).axes
-        whole = parts[0].coords
-        return picked(
-            parts, [self.coords.get(axis, along) for axis, along in zip(axes, whole, strict=True)]
-        )
+        return picked(parts, self.here(self.unit.axes[name], parts[0]))
+
+    def here(self, axes: Sequence[str], part: Part) -> list[np.ndarray]:
+        """This unit's coordinates of each axis, those of `part` where it has none."""
+        return [self.coords.get(axis, along) for axis, along in zip(axes, part.coords, strict=True)]
 
     def own(self, node: Node) -> tuple[np.ndarray, ...]:
         """The coordinates of a node's value at this point."""
@@ -136,15 +146,14 @@ class _Point:
         return value.transpose(plan[0])[plan[1]]
 
     def _combine(self, node: Node) -> Array | None:
-        """Combine the partial results that the copies of a producer sent."""
-        parts = self.given.get(node.name)
-        if parts is None:
-            return None
-        combine = _combiner(node)
-        own = self.own(node)
-        value = picked(parts[:1], own)
-        for part in parts[1:]:
-            value = combine(value, picked([part], own))
+        """Combine the partial results that the copies of a producer sent, one a port."""
+        ports = self.given.get(node.name) or self.given.get(node.args[0])
+        if not ports:  # a single part, made in this very unit
+            return self.value(node.args[0])
+        combine, own = _combiner(node), self.own(node)
+        value = picked(ports[0], own)
+        for parts in ports[1:]:
+            value = combine(value, picked(parts, own))
         return self.unit.arithmetic.summed(value)
 
     def _accumulate(self, operation: Operation, value: Array) -> Array:
@@ -159,83 +168,79 @@ class _Point:
             state[key] = value
         return value
 
-    def _earlier(self, node: Node) -> Array | None:
-        (loop,) = next(o.carried for o in self.unit.work.operations if o.node is node)
-        shape = [len(along) for along in self.own(node)]
+    def _earlier(self, node: Node) -> Part | None:
+        carried = next(o.carried for o in self.unit.work.operations if o.node is node)
         source = node.args[0]
-        if self.counters[loop] == 0:
-            if not isinstance(node.init, str):
-                return np.full(shape, node.init, dtype=HELD)
+        if any(self.counters[loop] for loop in carried):
+            key = tuple([self.counters[loop] for loop in self.unit.inner[node.name]])
+            made = source in self.unit.made
+            before = self.unit.state[node.name].get(key) if made else self._sent(node)
+            if before is None:
+                return None
+            value = self.align(before.array, self.unit.axes[source], node.axes)
+        elif isinstance(node.init, str):
             first = self.value(node.init)
             if first is None:
                 return None
-            axes = self.unit.graph.node(node.init).axes
-            return np.broadcast_to(self.align(first, axes, node.axes), shape)
-        if source in self.unit.made:
-            key = tuple([self.counters[d] for d in self.unit.inner[node.name]])
-            before = self.unit.state[node.name].get(key)
+            value = self.align(first, self.unit.axes[node.init], node.axes)
         else:
-            before = self._sent(node)
-        if before is None:
-            return None
-        axes = self.unit.graph.node(source).axes
-        return np.broadcast_to(self.align(before, axes, node.axes), shape)
+            value = np.asarray(node.init, dtype=HELD)
+        own = self.own(node)
+        return Part(np.broadcast_to(value, [len(along) for along in own]), own)
 
-    def _sent(self, node: Node) -> Array | None:
+    def _sent(self, node: Node) -> Part | None:
         """What came in for an `earlier` or `last` node: its own coordinates but for its axis."""
         source = node.args[0]
-        parts = self.given.get(node.name, self.given.get(source))
-        if parts is None:
+        if source in self.values:
+            return self.values[source]
+        ports = self.given.get(node.name) or self.given.get(source)
+        if not ports:
             return None
-        whole = joined(parts)
-        axes = self.unit.graph.node(source).axes
-        wanted = [
-            along if axis == node.axis else self.coords.get(axis, along)
-            for axis, along in zip(axes, whole.coords, strict=True)
-        ]
-        return picked([whole], wanted)
+        whole = joined([part for port in ports for part in port])
+        axes = self.unit.axes[source]
+        wanted = tuple(
+            along if axis == node.axis else here
+            for axis, along, here in zip(axes, whole.coords, self.here(axes, whole), strict=True)
+        )
+        return Part(picked([whole], wanted), wanted)
 
-    def _last(self, node: Node) -> Array | None:
+    def _last(self, node: Node) -> Part | None:
         """The final point along the node's axis of what is there: made here or sent."""
-        source = node.args[0]
-        value = self.values[source] if source in self.values else self._sent(node)
-        if value is None:
+        part = self._sent(node)
+        if part is None:
             return None
-        axes = self.unit.graph.node(source).axes
-        at = axes.index(node.axis)
-        if not value.shape[at]:
-            return np.full([len(along) for along in self.own(node)], np.nan, dtype=HELD)
-        rest = tuple(axis for axis in axes if axis != node.axis)
-        return self.align(np.take(value, -1, axis=at), rest, node.axes)
+        axes = self.unit.axes[node.args[0]]
+        if not len(part.coords[axes.index(node.axis)]):
+            return None
+        return turned(part, axes, node.axes)
 
     def keep(self) -> None:
         """Keep what `earlier` of this unit's own values will give at the next point."""
         for operation in self.unit.work.operations:
             node = operation.node
             if node.op == "earlier" and node.args[0] in self.values:
-                key = tuple([self.counters[d] for d in self.unit.inner[node.name]])
+                key = tuple([self.counters[loop] for loop in self.unit.inner[node.name]])
                 self.unit.state[node.name][key] = self.values[node.args[0]]
 
-    def _const(self, node: Node) -> Array:
-        if node.fn == "number":
-            return np.asarray(node.fill, dtype=HELD)
+    def _const(self, node: Node) -> Part:
         own = self.own(node)
         key = (node.name, *map(id, own))
         cache = self.unit.consts
         if key not in cache:
             if len(cache) >= _CACHED_TILES:
                 cache.clear()
-            cache[key] = own, self.unit.arithmetic.summed(constant(node, self.points(node)))
-        return np.broadcast_to(cache[key][1], [len(along) for along in own])
+            value = self.unit.arithmetic.summed(constant(node, self.points(node)))
+            cache[key] = own, Part(np.broadcast_to(value, [len(along) for along in own]), own)
+        return cache[key][1]
 
-    def _read(self, node: Node) -> Array | None:
+    def _read(self, node: Node) -> Part | None:
         """An affine index into all that the source's tiles cover; NaN where they lack a point."""
         name = node.args[0]
-        source = self.unit.graph.node(name)
+        ports = self.given.get(node.name) or self.given.get(name)
         if name in self.values:
-            part = Part(self.values[name], self.own(source))
-        elif node.name in self.given or name in self.given:
-            part = joined(self.given.get(node.name, self.given.get(name, ())))
+            part = self.values[name]
+        elif ports:
+            part = joined([part for port in ports for part in port])
         else:
             return None
         own = self.own(node)
@@ -244,7 +249,7 @@ class _Point:
         if key not in cache:
             if len(cache) >= _CACHED_TILES:
                 cache.clear()
-            extents = self.unit.graph.shape(source.axes)
+            extents = self.unit.graph.shape(self.unit.axes[name])
             plan = _read_plan(node, self.points(node), part.coords, extents)
             cache[key] = (own, part.coords, *plan)  # arrays are kept, so that their ids hold
         _, _, places, known, inside = cache[key]
@@ -253,9 +258,11 @@ class _Point:
             value = np.full(shape, np.nan, dtype=HELD)
         else:
             value = np.broadcast_to(part.array[places], shape)
-        if not np.all(known):
+        if not np.all(known | ~inside):
             value = np.where(known, value, HELD(np.nan))
-        return value if np.all(inside) else np.where(inside, value, HELD(node.fill))
+        if not np.all(inside):
+            value = np.where(inside, value, HELD(node.fill))
+        return Part(value, own)
 
 
 def _read_plan(
@@ -265,7 +272,8 @@ def _read_plan(
     extents: Sequence[int],
 ) -> tuple[tuple, Any, Any]:
     """Places in the source's tile, whether it has them, and whether they lie in the source."""
-    places, known, inside = [], True, True
+    places: list[Array] = []
+    known = inside = np.ones((), dtype=bool)
     for form, along, extent in zip(node.index, coords, extents, strict=True):
         at = np.asarray(form.evaluate(points))
         inside = inside & (at >= 0) & (at < extent)
@@ -294,7 +302,7 @@ def _combiner(node: Node) -> Callable[..., Any]:
 
 
 def _map(point: _Point, node: Node, args: list[Array]) -> Array:
-    axes = [point.unit.graph.node(name).axes for name in node.args]
+    axes = [point.unit.axes[name] for name in node.args]
     placed = [point.align(arg, its, node.axes) for arg, its in zip(args, axes, strict=True)]
     value = row(node.fn).numpy(*placed)
     value = np.broadcast_to(value, [len(along) for along in point.own(node)])
@@ -303,12 +311,12 @@ def _map(point: _Point, node: Node, args: list[Array]) -> Array:
 
 def _mask(point: _Point, node: Node, args: list[Array]) -> Array:
     keep = np.asarray(node.index[0].evaluate(point.points(node))) >= 0
-    value = point.align(args[0], point.unit.graph.node(node.args[0]).axes, node.axes)
+    value = point.align(args[0], point.unit.axes[node.args[0]], node.axes)
     return np.where(keep, value, HELD(node.fill))
 
 
 def _reduce(point: _Point, node: Node, args: list[Array]) -> Array:
-    axes = point.unit.graph.node(node.args[0]).axes
+    axes = point.unit.axes[node.args[0]]
     gone = tuple(at for at, axis in enumerate(axes) if axis not in node.axes)
     reduction = reduce_row(node.fn)
     value = reduction.numpy(args[0], axis=gone, initial=reduction.identity)
@@ -317,7 +325,7 @@ def _reduce(point: _Point, node: Node, args: list[Array]) -> Array:
 
 
 def _einsum(point: _Point, node: Node, args: list[Array]) -> Array:
-    axes = [point.unit.graph.node(name).axes for name in node.args]
+    axes = [point.unit.axes[name] for name in node.args]
     value = _product(args, axes, node.axes) if len(args) == 2 else _general(args, axes, node.axes)
     return point.unit.arithmetic.summed(value)
 
@@ -363,7 +371,7 @@ _PLAIN: dict[str, Callable[[_Point, Node, list[Array]], Array]] = {
     "reduce": _reduce,
     "mask": _mask,
 }
-_FREE: dict[str, Callable[[_Point, Node], Array | None]] = {
+_FREE: dict[str, Callable[[_Point, Node], Part | None]] = {
     "const": _Point._const,
     "earlier": _Point._earlier,
     "last": _Point._last,

@@ -138,7 +138,7 @@ def enlarged(graph: TimingGraph, suspect: Suspect, capacity: int) -> TimingGraph
         )
         for other, its in enumerate(graph.channels):
             if (its.writer, its.reader) == (plan.reader, plan.writer):
-                channels[other] = replace(its, capacity=max(its.capacity, capacity))
+                channels[other] = replace(its, capacity=its.capacity + extra)
     return TimingGraph(graph.units, tuple(channels))
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dataflow.program import Access, Box, Buffer, Channel, Compute, Fetch, Host, Port, Program, Unit
 from dataflow.sim.arithmetic import HELD, Arithmetic
-from dataflow.sim.assemble import Part, fitted, picked
+from dataflow.sim.assemble import Part, fitted, picked, turned
 from dataflow.sim.compute import ComputeValues
 from dataflow.sim.coordinates import Walker
 from dataflow.sim.scratchpad import Filled, Slots
@@ -165,12 +165,14 @@ class Worker:
         rounded = arithmetic.summed(array) if self.partial[place] else arithmetic.stored(array)
         self.values.promises.resolve(tile, rounded)
 
-    def parts(self, counters: Counters, collected: Sequence) -> dict[str, list[Part]]:
-        """The tiles collected, by value, each taken to cover its port's box."""
-        result: dict[str, list[Part]] = {}
+    def parts(self, counters: Counters, collected: Sequence) -> list[tuple[Port, list[Part]]]:
+        """The tiles collected, by port, each taken to cover what the port's box says."""
+        result: list[tuple[Port, list[Part]]] = []
         for port, place, tile in collected:
             coords = self.values.coords(port.boxes[place] if port.boxes else (), counters)
-            result.setdefault(port.value, []).append(fitted(tile.array, coords))
+            if not result or result[-1][0] is not port:
+                result.append((port, []))
+            result[-1][1].append(fitted(tile.array, coords))
         return result
 
     def evaluate(self, counters: Counters, collected: Sequence, extra: Any) -> dict[str, Array]:
@@ -183,12 +185,15 @@ class ComputeWorker(Worker):
 
     def __init__(self, unit: Unit, values: Values):
         super().__init__(unit, values)
-        self.compute = ComputeValues(unit, values.program.graph, values.walker, values.arithmetic)
+        graph = values.program.graph
+        self.compute = ComputeValues(unit, graph, values.axes, values.walker, values.arithmetic)
         self.wanted = tuple(tiles.port.value for tiles in self.outputs)
 
     def evaluate(self, counters: Counters, collected: Sequence, extra: Any) -> dict[str, Array]:
         """Operations give their values; an output that none makes is passed on from an input."""
-        given = self.parts(counters, collected)
+        given: dict[str, list[list[Part]]] = {}
+        for port, parts in self.parts(counters, collected):
+            given.setdefault(port.value, []).append(parts)
         return self.compute.evaluate(counters, given, self.wanted)
 
 
@@ -228,7 +233,8 @@ class WriteWorker(Worker):
         if not any(counters[loop] for loop in self.inside):
             self.box = self.values.coords(self.work.box, counters)
             self.filled = []
-        self.filled.extend(p for parts in self.parts(counters, collected).values() for p in parts)
+        for _, parts in self.parts(counters, collected):
+            self.filled.extend(parts)
         if all(counters[loop] == self.trips[loop] - 1 for loop in self.inside):
             self.values.promises.resolve(extra, Filled(tuple(self.filled), self.box))
         return {}
@@ -287,14 +293,18 @@ class StoreWorker(Worker):
     """Puts tiles into an output tensor, host units into a register."""
 
     def evaluate(self, counters: Counters, collected: Sequence, extra: Any) -> dict[str, Array]:
-        """Store what came, taken to cover the access's box."""
+        """Store what came, each axis by its name; of an axis that is not stored, the last point."""
         work = self.unit.work
-        for parts in self.parts(counters, collected).values():
+        for port, parts in self.parts(counters, collected):
+            box = work.box if isinstance(work, Access) else ()
+            axes = [walk.axis for walk in port.boxes[0]] if port.boxes else []
+            target = [walk.axis for walk in box]
+            parts = [turned(part, axes, target) for part in parts]
+            coords = self.values.walker.box(box, counters)
+            array = picked(parts, tuple(coords.values()))
             if isinstance(work, Host):
-                self.values.tensors.keep(work.output, parts[0].array)
+                self.values.tensors.keep(work.output, array)
             elif isinstance(work, Access):
-                coords = self.values.walker.box(work.box, counters)
-                array = picked(parts, tuple(coords.values()))
                 self.values.tensors.store(work, coords, array)
         return {}
 
@@ -318,6 +328,11 @@ class Values:
         self.promises = Promises()
         self.channels: dict[str, Channel] = {channel.name: channel for channel in program.channels}
         self.units = {unit.name: unit for unit in program.units}
+        self.axes = {node.name: node.axes for node in program.graph.nodes}
+        for unit in program.units:
+            if isinstance(unit.work, Compute):
+                made = [operation.node for operation in unit.work.operations]
+                self.axes.update((node.name, node.axes) for node in made)
         self.pads = {pad.name: pad for pad in program.scratchpads}
         initial = {
             unit.work.scratchpad: unit.work.initial
@@ -363,7 +378,12 @@ class Values:
         return bool(port.value) and self.kind(port) == "data"
 
     def partial(self, port: Port) -> bool:
-        """Whether what leaves through a port are partial results that an operation goes on with."""
+        """Whether what leaves through a port are partial results that an operation goes on with.
+
+        Parts of a sum that no node of the graph stands for are, whoever takes them.
+        """
+        if port.value not in self.program.graph.by_name:
+            return True
         return any(self._reaches_state(self.channels[name]) for name in port.channels)
 
     def _reaches_state(self, channel: Channel) -> bool:
@@ -371,7 +391,7 @@ class Values:
         if isinstance(reader.work, Compute):
             (value,) = {port.value for port in reader.inputs if channel.name in port.channels}
             return any(
-                (operation.terms > 0 and operation.node.name == value)
+                (operation.terms > 0 and value in (operation.node.name, *operation.node.args))
                 or (
                     operation.node.op == "earlier"
                     and value in (operation.node.name, operation.node.args[0])
