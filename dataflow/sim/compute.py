@@ -108,19 +108,20 @@ class _Point:
             value = self._accumulate(operation, value)
         return Part(value, self.own(node))
 
-    def value(self, name: str) -> Array | None:
-        """Return a value at this unit's coordinates, made here or given."""
+    def value(self, name: str, coords: Mapping[str, np.ndarray] | None = None) -> Array | None:
+        """Return a value, made here or given, at this unit's coordinates or at others.
+
+        Of an axis that `coords` lacks, it keeps all that is there.
+        """
         if name in self.values:
             parts: Sequence[Part] = (self.values[name],)
         elif name in self.given and name not in self.unit.made:
             parts = [part for port in self.given[name] for part in port]
         else:
             return None
-        return picked(parts, self.here(self.unit.axes[name], parts[0]))
-
-    def here(self, axes: Sequence[str], part: Part) -> list[np.ndarray]:
-        """This unit's coordinates of each axis, those of `part` where it has none."""
-        return [self.coords.get(axis, along) for axis, along in zip(axes, part.coords, strict=True)]
+        at = self.coords if coords is None else coords
+        axes = zip(self.unit.axes[name], parts[0].coords, strict=True)
+        return picked(parts, [at.get(axis, along) for axis, along in axes])
 
     def own(self, node: Node) -> tuple[np.ndarray, ...]:
         """The coordinates of a node's value at this point."""
@@ -169,40 +170,36 @@ class _Point:
         return value
 
     def _earlier(self, node: Node) -> Part | None:
+        """The value one point back, or its initial value; all that is there, for a later `read`."""
         carried = next(o.carried for o in self.unit.work.operations if o.node is node)
         source = node.args[0]
+        key = tuple([self.counters[loop] for loop in self.unit.inner[node.name]])
+        made = source in self.unit.made
+        before = self.unit.state[node.name].get(key) if made else self._sent(node)
+        axes = self.unit.axes[source]
+        coords = {} if before is None else dict(zip(axes, before.coords, strict=True))
+        # the point is this one's, whichever the tile came from
+        coords = {**self.coords, **coords, node.axis: self.coords[node.axis]}
         if any(self.counters[loop] for loop in carried):
-            key = tuple([self.counters[loop] for loop in self.unit.inner[node.name]])
-            made = source in self.unit.made
-            before = self.unit.state[node.name].get(key) if made else self._sent(node)
-            if before is None:
-                return None
-            value = self.align(before.array, self.unit.axes[source], node.axes)
+            value = None if before is None else self.align(before.array, axes, node.axes)
         elif isinstance(node.init, str):
-            first = self.value(node.init)
-            if first is None:
-                return None
-            value = self.align(first, self.unit.axes[node.init], node.axes)
+            value = self.value(node.init, coords)
+            if value is not None:
+                value = self.align(value, self.unit.axes[node.init], node.axes)
         else:
             value = np.asarray(node.init, dtype=HELD)
-        own = self.own(node)
-        return Part(np.broadcast_to(value, [len(along) for along in own]), own)
+        if value is None:
+            return None
+        covered = tuple(coords[axis] for axis in node.axes)
+        return Part(np.broadcast_to(value, [len(along) for along in covered]), covered)
 
     def _sent(self, node: Node) -> Part | None:
-        """What came in for an `earlier` or `last` node: its own coordinates but for its axis."""
+        """What came in for an `earlier` or `last` node, or was made here."""
         source = node.args[0]
         if source in self.values:
             return self.values[source]
         ports = self.given.get(node.name) or self.given.get(source)
-        if not ports:
-            return None
-        whole = joined([part for port in ports for part in port])
-        axes = self.unit.axes[source]
-        wanted = tuple(
-            along if axis == node.axis else here
-            for axis, along, here in zip(axes, whole.coords, self.here(axes, whole), strict=True)
-        )
-        return Part(picked([whole], wanted), wanted)
+        return joined([part for port in ports for part in port]) if ports else None
 
     def _last(self, node: Node) -> Part | None:
         """The final point along the node's axis of what is there: made here or sent."""
