@@ -110,7 +110,7 @@ def _pads(made: StreamGraph, machine: Machine, edges: list[Edge]) -> Iterable[Pa
     readers = ", ".join(e.target for e in edges)
     base = f"{edge.source} -> {readers}"
     if edge.earlier or edge.last or edge.mapped:
-        base += f": {edge.earlier and 'earlier ' or ''}{edge.value}"
+        base += f": {(edge.earlier and 'earlier ') or ''}{edge.value}"
     depth = max(e.depth for e in edges)
     ports = sum(operand_wires(made.by_name[e.target], e)[0] for e in edges)
     memory = machine.memory
