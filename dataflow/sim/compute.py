@@ -174,13 +174,16 @@ class _Point:
         carried = next(o.carried for o in self.unit.work.operations if o.node is node)
         source = node.args[0]
         key = tuple([self.counters[loop] for loop in self.unit.inner[node.name]])
-        made = source in self.unit.made
-        before = self.unit.state[node.name].get(key) if made else self._sent(node)
+        first = not any(self.counters[loop] for loop in carried)
+        if source not in self.unit.made:
+            before = self._sent(node)
+        else:
+            before = None if first else self.unit.state[node.name].get(key)
         axes = self.unit.axes[source]
         coords = {} if before is None else dict(zip(axes, before.coords, strict=True))
         # the point is this one's, whichever the tile came from
         coords = {**self.coords, **coords, node.axis: self.coords[node.axis]}
-        if any(self.counters[loop] for loop in carried):
+        if not first:
             value = None if before is None else self.align(before.array, axes, node.axes)
         elif isinstance(node.init, str):
             value = self.value(node.init, coords)

@@ -355,6 +355,23 @@ def test_earlier_inside_a_unit_is_its_state(wire, tiny):
     np.testing.assert_allclose(result.outputs["r"], expected_recurrence(x), rtol=1e-6)
 
 
+def test_carried_state_starts_afresh_for_each_row(wire, tiny):
+    """m[i, j] = max(m[i, j-1], x[i, j]) over j, for every i."""
+    g = Builder("running", i=3, j=4)
+    x = g.input("x", "i j")
+    before = g.recur("before", "i j", axis="j", init=-9.0)
+    top = g.map("max", before, x, name="top")
+    g.close(before, top)
+    g.output("top", top)
+    graph = g.build()
+    walks = {"i": wire.walk("i", 3, 0), "j": wire.walk("j", 4, 1)}
+    operations = [Operation(graph.node("before"), carried=(1,)), Operation(graph.node("top"))]
+    program = small(wire, tiny, graph, operations, "x", "top", loops=(3, 4), walks=walks)
+    x = numbers(3, 4)
+    result = simulate(program, {"x": x}).outputs["top"]
+    np.testing.assert_allclose(result, np.maximum.accumulate(x, axis=1), rtol=1e-6)
+
+
 def test_earlier_from_another_unit_comes_through_a_channel_with_an_initial_token(wire, tiny):
     graph, box = recurrence(wire, tiny)
     node, port, axes = graph.node, wire.port, {walk.axis: walk for walk in box}
