@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from operator import gt
 from typing import Any
 
 from simpy import Environment, Event
@@ -36,6 +37,7 @@ from dataflow.sim.timing_graph import Action, ProgramError, TimingGraph, UnitPla
 from dataflow.sim.values import Values
 
 Progress = Callable[[int, int, int], None]
+Times = list[int] | range
 _PROGRESS_FIRINGS = 1 << 16
 
 
@@ -398,20 +400,23 @@ def _fire_once(gate: Gate, unit: Running) -> int:
     return at
 
 
-def _fire_many(gate: Gate, unit: Running, count: int, ii_cycles: int) -> list[int]:
+def _fire_many(gate: Gate, unit: Running, count: int, ii_cycles: int) -> Times:
     """Return the times of `count` >= 2 firings whose tokens and credits are all known."""
-    columns = [c.arrivals[c.read : c.read + count] for c in gate.pops]
-    columns += [c.credits[c.written : c.written + count] for c in gate.pushes]
-    times = [_fire_once(gate, unit)]
+    columns = [c.arrivals[c.read + 1 : c.read + count] for c in gate.pops]
+    columns += [c.credits[c.written + 1 : c.written + count] for c in gate.pushes]
+    first = _fire_once(gate, unit)
     free_at = unit.free_at
-    if not columns:
-        unit.free_at += (count - 1) * ii_cycles
-        times.extend(range(free_at, unit.free_at, ii_cycles))
-        return times
-    latest = columns[0] if len(columns) == 1 else list(map(max, *columns))
+    even = range(free_at, free_at + (count - 1) * ii_cycles, ii_cycles)
+    for column in columns:
+        if any(map(gt, column, even)):
+            break
+    else:  # nothing comes later than the unit is free: no gaps
+        unit.free_at = even.stop
+        return range(first, even.stop, ii_cycles)
+    times = [first]
     gaps, charges = unit.gaps, gate.charges
-    for place in range(1, count):
-        at = latest[place]
+    latest = columns[0] if len(columns) == 1 else map(max, *columns)
+    for place, at in enumerate(latest):
         if at > free_at:
             for column, charge in zip(columns, charges, strict=True):
                 if column[place] == at:
@@ -424,18 +429,23 @@ def _fire_many(gate: Gate, unit: Running, count: int, ii_cycles: int) -> list[in
     return times
 
 
-def _move(gate: Gate, times: list[int]) -> None:
+def _move(gate: Gate, times: Times) -> None:
     """Pop and push at `times`, and wake who waited for it."""
     count = len(times)
     for channel in gate.pops:
         channel.read += count
-        delay = channel.credit_cycles
-        channel.credits += [at + delay for at in times]
+        channel.credits += _later(times, channel.credit_cycles)
     for channel in gate.pushes:
         channel.written += count
-        delay = channel.latency_cycles
-        channel.arrivals += [at + delay for at in times]
+        channel.arrivals += _later(times, channel.latency_cycles)
     for channel in gate.pops:
         channel.popped()
     for channel in gate.pushes:
         channel.pushed()
+
+
+def _later(times: Times, delay: int) -> Times:
+    """`times`, each `delay` later."""
+    if isinstance(times, range):
+        return range(times.start + delay, times.stop + delay, times.step)
+    return [at + delay for at in times]

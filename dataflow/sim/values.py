@@ -98,7 +98,7 @@ class Worker:
             result.append(count)
         return tuple(reversed(result))
 
-    def fired(self, first: int, times: list[int]) -> None:
+    def fired(self, first: int, times: Sequence[int]) -> None:
         """Note firings `first`, `first + 1`, ... at `times`."""
         count = self.point_firings
         for point in range(first // count, (first + len(times) - 1) // count + 1):
@@ -222,7 +222,7 @@ class WriteWorker(Worker):
         """The tile that this point's parts belong to."""
         return self.tile
 
-    def fired(self, first: int, times: list[int]) -> None:
+    def fired(self, first: int, times: Sequence[int]) -> None:
         """Beside the points: let readers know how far the writer has come."""
         super().fired(first, times)
         done = first + len(times) == self.unit.firings
@@ -260,7 +260,7 @@ class ReadWorker(Worker):
             self.count += 1
         return seen
 
-    def fired(self, first: int, times: list[int]) -> None:
+    def fired(self, first: int, times: Sequence[int]) -> None:
         """Beside the points: let the scratchpad forget when no look can come any more."""
         super().fired(first, times)
         if first + len(times) == self.unit.firings:
@@ -356,7 +356,7 @@ class Values:
         }
         self.workers = [_WORKERS[unit.kind](unit, self) for unit in program.units]
 
-    def fired(self, place: int, first: int, times: list[int]) -> None:
+    def fired(self, place: int, first: int, times: Sequence[int]) -> None:
         """Note firings of unit number `place`: number `first` on, at `times`."""
         self.workers[place].fired(first, times)
         self.promises.drain()
