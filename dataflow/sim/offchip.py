@@ -231,9 +231,20 @@ class AddressGenerator:
                     self.firings,
                     self.unit.name,
                 )
+                self._check(found)
                 self.tiles[key] = coords, found  # the arrays are kept, so their ids hold
             self.useful_elems += found.useful_elems
             yield found
+
+    def _check(self, tile: Requests) -> None:
+        """A beat needs all its bursts in flight at once."""
+        widest = max(need - end for need, end in zip(tile.needs, (0, *tile.ends), strict=False))
+        if widest > self.outstanding:
+            raise ProgramError(
+                f"{self.unit.name}: bursts of a beat must be at most the {self.outstanding}"
+                f" requests in flight, got {widest}; let its lanes run along the fastest axis of"
+                f" {self.tensor.name}"
+            )
 
     def issue(self, at: int, address: int) -> None:
         """Send a request at cycle `at` or when the port is free."""

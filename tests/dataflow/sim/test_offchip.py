@@ -174,3 +174,10 @@ def test_tile_of_more_beats_than_firings_is_refused(wire):
     access, tensor, coords = access_of(wire, 2, 16, ("i", "j"), 8, (4, 64))
     with pytest.raises(ProgramError, match="must hold the 4 beats of its tile, got 3"):
         requests(access, tensor, coords, 32, 3, "load")
+
+
+def test_beat_of_more_bursts_than_may_be_in_flight_is_refused(wire, machine):
+    fields = machine.generators.model_copy(update={"outstanding_requests": 4})
+    machine = machine.model_copy(update={"generators": fields})
+    with pytest.raises(ProgramError, match="must be at most the 4 requests in flight, got 8"):
+        simulate(loads(wire, machine, 256, lanes=128))
