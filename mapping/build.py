@@ -646,22 +646,23 @@ class _Build:
             walks.append(axis_walk(self.digits, axis, parts))
         return tuple(walks)
 
-    def _deal_select(
-        self, edge: Edge, modes: Mapping[str, str]
-    ) -> tuple[tuple[int, int, int], ...]:
+    def _deal_select(self, pad: Pad, edge: Edge) -> tuple[tuple[int, int, int], ...]:
+        """Whose turn it is among the copies that the writer deals its beats out to.
+
+        Most significant first, in the order in which copies are listed.
+        """
         source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
         _, writer = self._owner(edge.source)
-        _, reader = self._owner(edge.target)
         select = []
-        for digit, mode in modes.items():
-            if mode == "deal":
+        for digit in pad.copy:
+            if pad.modes.get(digit) == "deal":
                 block = target.grain(digit) * target.pack.get(digit, 1) // source.grain(digit)
-                select.append((writer.loops.index(digit), block, reader.copies(digit)))
+                select.append((writer.loops.index(digit), block, target.copies(digit)))
         return tuple(select)
 
     def _add_output(self, pad: Pad, edge: Edge, unit: str, channel: str, mark: str) -> None:
         """Add `channel` to the writer: to the port that deals to its siblings, or as its own."""
-        select = self._deal_select(edge, pad.modes)
+        select = self._deal_select(pad, edge)
         outputs = self.drafts[unit].outputs
         if not select:
             outputs.append(self._out_port(edge, (channel,), ()))

@@ -7,7 +7,8 @@ cell to cell of a unit or scratchpad that is a chain of several. Left out: buffe
 and control (tile tokens and credits of scratchpads), whose single-bit wires are taken as plentiful;
 an address generator has a link of its own to the switch beside it.
 
-A tensor's value that one unit sends to several readers is one *net*: a tree that takes a link once.
+A value that one unit sends to several readers is one *net*: a tree that takes a link once, whether
+every reader takes every beat or the beats are dealt out to them in turn.
 Nets first run along the row and then the column. Those that meet in an overfull link are taken up
 and laid anew, link prices rising with the history of overuse, until none is overfull: negotiated
 congestion (McMurchie, Ebeling: PathFinder, FPGA 1995).
@@ -127,20 +128,21 @@ def _kind(channel: Channel) -> str:
 
 
 def _groups(program: Program, place_of: Mapping[str, End]) -> list[list[Channel]]:
-    """Channels of which each group carries the same tokens.
+    """Channels of which each group runs over the same tree.
 
-    They leave the same unit with the same value at the same firings: by ports of equal level,
-    and, where a port deals out tokens to several channels, by the same turn of it.
+    They leave the same unit with the same value at the same firings. A port that deals its tokens
+    out in turn is no different: every beat runs down the whole tree, and of its readers only the
+    one whose turn it is takes it. Points packed in one firing leave one after the other.
     """
     by_name = {channel.name: channel for channel in program.channels}
     grouped: dict[tuple[object, ...], list[Channel]] = {}
     for unit in program.units:
         for port in unit.outputs:
-            for turn, name in enumerate(port.channels):
+            for name in port.channels:
                 channel = by_name[name]
                 if is_local(place_of[channel.writer], place_of[channel.reader]):
                     continue
-                same = (unit.name, channel.value or name, port.level, port.select, port.last, turn)
+                same = (unit.name, channel.value or name, port.level, port.last)
                 grouped.setdefault((*same, _kind(channel)), []).append(channel)
     return list(grouped.values())
 
