@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dataflow.digits import Digit, Digits
 from dataflow.program import AxisWalk, Box, DigitWalk, Piece
-from dataflow.stream import StreamNode
+from dataflow.streams.digits import Digit, Digits
+from dataflow.streams.node import StreamNode
 
 Copy = Mapping[str, int]
 """Which copy of a node: for each unrolled digit, its index."""

@@ -12,8 +12,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dataflow.digits import Digit
-from dataflow.edges import Edge, StreamGraph
 from dataflow.index import affine
 from dataflow.nodes import Node
 from dataflow.program import (
@@ -34,7 +32,9 @@ from dataflow.program import (
     Tensor,
     Unit,
 )
-from dataflow.stream import StreamNode
+from dataflow.streams.digits import Digit
+from dataflow.streams.edge import Edge, StreamGraph
+from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
 from mapping.boxes import axis_walk, blocks, box_of, counted, node_axis, share, single

@@ -4,9 +4,9 @@ How it is found, in order:
 
 1. Lanes. One axis is put in the lanes of all nodes that have it: the one with which the machine's
    stages are used least. A node for which another axis is strictly cheaper takes that one.
-2. Tiles. Axes that no node reduces and most nodes have are time: tiled in several sizes, each tried.
-   Axes of recurrences run inside them. Everything else stays whole inside the tile, and is tiled
-   too where scratchpads would not hold it.
+2. Tiles. Axes that no node reduces and most nodes have are time: tiled in several sizes, each
+   tried. Axes of recurrences run inside them. Everything else stays whole inside the tile, and is
+   tiled too where scratchpads would not hold it.
 3. Loads. A tensor that would be loaded again and again is kept on chip where that pays.
 4. Copies. For a number of cycles aimed at, every node gets as many points packed in a firing and as
    many units as it needs, time digits shared out first over whole pipelines; the least number of
@@ -24,10 +24,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from dataflow.edges import StreamGraph, stream
 from dataflow.nodes import Graph, Node
 from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule
-from dataflow.stream import COMPUTED, StreamNode, source_of
+from dataflow.streams import StreamGraph, stream
+from dataflow.streams.node import StreamNode, source_of
+from dataflow.streams.split import COMPUTED
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
 from mapping.errors import MappingError
@@ -344,7 +345,7 @@ class _Search:
         return fill + first_tile_cycles(made) + steady + drain
 
     def _transfers(self, made: StreamGraph) -> tuple[float, float, float]:
-        """Cycles of the off-chip memory: for all first tiles, for everything, for all last tiles."""
+        """Cycles of the off-chip memory: for first tiles, for everything, for last tiles."""
         fill = traffic = drain = 0.0
         for node in made.nodes:
             if node.kind not in ("load", "store"):

@@ -12,8 +12,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dataflow.edges import Edge
-from dataflow.stream import StreamNode
+from dataflow.streams.edge import Edge
+from dataflow.streams.node import StreamNode
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dataflow.edges import StreamGraph, stream
 from dataflow.nodes import Graph
 from dataflow.program import Program
 from dataflow.schedule import Schedule
+from dataflow.streams import StreamGraph, stream
 from hwspecs import Machine
 from mapping.bounds import Bound, bound
 from mapping.build import build

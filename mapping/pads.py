@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dataflow.edges import Edge, StreamGraph, scatter
-from dataflow.stream import StreamNode
+from dataflow.streams.edge import Edge, StreamGraph, scatter
+from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
 from mapping.partition import Group, operand_wires
@@ -27,7 +27,7 @@ class Pad:
     """One scratchpad: the channels it serves (all of one value), for reader copies `copy`.
 
     part: which of several partial results it holds. modes: how each digit that readers are copied
-    over reaches it (see `dataflow.edges.scatter`). writers: the writer copies that fill it.
+    over reaches it (see `dataflow.streams.edge.scatter`). writers: the writer copies that fill it.
     """
 
     name: str

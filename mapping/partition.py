@@ -19,8 +19,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dataflow.edges import Edge, StreamGraph
-from dataflow.stream import StreamNode
+from dataflow.streams.edge import Edge, StreamGraph
+from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from mapping.errors import MappingError, shortage
 

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from dataflow.edges import StreamGraph
 from dataflow.index import Affine, affine
-from dataflow.stream import StreamNode, address_strides
+from dataflow.streams import StreamGraph
+from dataflow.streams.node import StreamNode, address_strides
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
 from mapping.pads import Pad, channel_elems, copies_of, deep_fifo_cells, plan_pads, state_elems

@@ -1,11 +1,6 @@
 """The SimPy engine: one process a unit, the definition of a run's times.
 
-The timing rule, for every unit kind:
-
-    firing(n) = max(firing(n-1) + ii_cycles, arrival of every front token needed,
-                    credit of every channel pushed)
-
-A process works out its firing times from the times in its channels, as far ahead as tokens and
+A process works out its unit's firing times (`firing.py` has the rule) from the times in its channels, as far ahead as tokens and
 credits are known, and waits on a SimPy event only where one is not. What it waits for is a time,
 not the present: who runs first changes nothing, as a channel has one writer and one reader. Only
 off-chip memory is shared, and it decides late in a cycle, when all that can be known is.
@@ -20,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from operator import gt
 from typing import Any
 
 from simpy import Environment, Event
@@ -31,13 +25,13 @@ from dataflow.sim import account, timing_graph
 from dataflow.sim.channel import Channel
 from dataflow.sim.coordinates import Walker
 from dataflow.sim.deadlock import Blocked, DeadlockError, needed, suspects
+from dataflow.sim.firing import Gate, Running, fire_many, fire_once, move, ready, wait
 from dataflow.sim.offchip import AddressGenerator, LoadGenerator, Memory, StoreGenerator
 from dataflow.sim.result import Interrupted, OffChip, Result
-from dataflow.sim.timing_graph import Action, ProgramError, TimingGraph, UnitPlan
+from dataflow.sim.timing_graph import ProgramError, TimingGraph
 from dataflow.sim.values import Values
 
 Progress = Callable[[int, int, int], None]
-Times = list[int] | range
 _PROGRESS_FIRINGS = 1 << 16
 
 
@@ -62,44 +56,6 @@ def simulate(
     graph = timing_graph.build(program, keep_points=with_values)
     run = Run(program, graph, inputs if with_values else None, progress, max_cycles)
     return run.go()
-
-
-class Gate:
-    """An action bound to a run's channels: those popped, only looked at, and pushed."""
-
-    __slots__ = ("charges", "holds", "needs", "pops", "pushes")
-
-    def __init__(self, action: Action, channels: list[Channel], memory: AddressGenerator | None):
-        self.needs = tuple((channels[place], popped) for place, popped in action.needs)
-        self.pops = tuple(channel for channel, popped in self.needs if popped)
-        self.holds = tuple(channel for channel, popped in self.needs if not popped)
-        self.pushes = tuple(channels[place] for place in action.pushes)
-        if memory is not None and memory.writes:
-            self.pushes += (memory.queue,)
-        elif memory is not None:
-            self.needs += ((memory.queue, True),)
-            self.pops += (memory.queue,)
-        self.charges = [c.token_charge for c in self.pops] + [c.room_charge for c in self.pushes]
-
-
-class Running:
-    """A unit in a run: the cycle it is free from, its firings, its gaps by cause."""
-
-    __slots__ = ("fired", "free_at", "gaps", "lacks", "last_fired", "plan", "waits_token")
-
-    def __init__(self, plan: UnitPlan):
-        self.plan = plan
-        self.free_at = 0
-        self.fired = 0
-        self.last_fired = -1
-        self.gaps = [0] * len(account.CAUSES)
-        self.lacks: Channel | None = None
-        self.waits_token = False
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has fired all it will."""
-        return self.fired == self.plan.firings
 
 
 class Run:
@@ -239,36 +195,36 @@ class Run:
                 if gate is None:
                     gate = gates[id(action)] = Gate(action, channels, memory)
                 while count:
-                    ready = _ready(gate, count, unit)
-                    if not ready:
-                        yield _wait(unit, env)
+                    known = ready(gate, count, unit)
+                    if not known:
+                        yield wait(unit, env)
                         continue
                     if self.max_cycles is not None:
-                        ready = self._before_end(gate, unit, ready, self.max_cycles)
-                        if not ready:
+                        known = self._before_end(gate, unit, known, self.max_cycles)
+                        if not known:
                             return
-                    if ready == 1:
-                        times = [_fire_once(gate, unit)]
+                    if known == 1:
+                        times = [fire_once(gate, unit)]
                     else:
-                        times = _fire_many(gate, unit, ready, ii_cycles)
+                        times = fire_many(gate, unit, known, ii_cycles)
                     if self.values is not None:
                         self.values.fired(place, unit.fired, times)
-                    _move(gate, times)
-                    count -= ready
+                    move(gate, times)
+                    count -= known
                     unit.last_fired = times[-1]
-                    unit.fired += ready
-                    self.fired += ready
+                    unit.fired += known
+                    self.fired += known
                     if self.stop or self.fired >= self.next_report:
                         self._report(unit)
 
-    def _before_end(self, gate: Gate, unit: Running, ready: int, end: int) -> int:
-        """How many of `ready` firings to make so as to stay before cycle `end`: all, 1 or 0."""
-        for count in dict.fromkeys((ready, 1)):
+    def _before_end(self, gate: Gate, unit: Running, known: int, end: int) -> int:
+        """How many of `known` firings to make so as to stay before cycle `end`: all, 1 or 0."""
+        for count in dict.fromkeys((known, 1)):
             kept = unit.free_at, list(unit.gaps)
             if count > 1:
-                at = _fire_many(gate, unit, count, unit.plan.ii_cycles)[-1]
+                at = fire_many(gate, unit, count, unit.plan.ii_cycles)[-1]
             else:
-                at = _fire_once(gate, unit)
+                at = fire_once(gate, unit)
             unit.free_at, unit.gaps = kept
             if at < end:
                 return count
@@ -352,100 +308,3 @@ def _stop_on_signal(run: Run) -> Iterator[None]:
 def _most_pushes(graph: TimingGraph) -> list[int]:
     """For each channel, no fewer than the pushes it can see: room beyond that is never used."""
     return [graph.units[channel.writer].firings for channel in graph.channels]
-
-
-def _ready(gate: Gate, count: int, unit: Running) -> int:
-    """How many of `count` firings have every time they need known; notes what one lacks."""
-    for channel in gate.pops:
-        known = len(channel.arrivals) - channel.read
-        if known < count:
-            count = known
-            if not known:
-                unit.lacks, unit.waits_token = channel, True
-                return 0
-    for channel in gate.holds:
-        if len(channel.arrivals) == channel.read:
-            unit.lacks, unit.waits_token = channel, True
-            return 0
-    for channel in gate.pushes:
-        known = len(channel.credits) - channel.written
-        if known < count:
-            count = known
-            if not known:
-                unit.lacks, unit.waits_token = channel, False
-                return 0
-    return count
-
-
-def _wait(unit: Running, env: Environment) -> Event:
-    channel: Any = unit.lacks
-    return channel.wait_token(env) if unit.waits_token else channel.wait_room(env)
-
-
-def _fire_once(gate: Gate, unit: Running) -> int:
-    """Return the time of one firing; the first of a run, where held tokens may be late."""
-    at = free_at = unit.free_at
-    charge = 0
-    for channel, _ in gate.needs:
-        arrival = channel.arrivals[channel.read]
-        if arrival > at:
-            at, charge = arrival, channel.token_charge
-    for channel in gate.pushes:
-        credit = channel.credits[channel.written]
-        if credit > at:
-            at, charge = credit, channel.room_charge
-    if at > free_at:
-        unit.gaps[charge] += at - free_at
-    unit.free_at = at + unit.plan.ii_cycles
-    return at
-
-
-def _fire_many(gate: Gate, unit: Running, count: int, ii_cycles: int) -> Times:
-    """Return the times of `count` >= 2 firings whose tokens and credits are all known."""
-    columns = [c.arrivals[c.read + 1 : c.read + count] for c in gate.pops]
-    columns += [c.credits[c.written + 1 : c.written + count] for c in gate.pushes]
-    first = _fire_once(gate, unit)
-    free_at = unit.free_at
-    even = range(free_at, free_at + (count - 1) * ii_cycles, ii_cycles)
-    for column in columns:
-        if any(map(gt, column, even)):
-            break
-    else:  # nothing comes later than the unit is free: no gaps
-        unit.free_at = even.stop
-        return range(first, even.stop, ii_cycles)
-    times = [first]
-    gaps, charges = unit.gaps, gate.charges
-    latest = columns[0] if len(columns) == 1 else map(max, *columns)
-    for place, at in enumerate(latest):
-        if at > free_at:
-            for column, charge in zip(columns, charges, strict=True):
-                if column[place] == at:
-                    gaps[charge] += at - free_at
-                    break
-            free_at = at
-        times.append(free_at)
-        free_at += ii_cycles
-    unit.free_at = free_at
-    return times
-
-
-def _move(gate: Gate, times: Times) -> None:
-    """Pop and push at `times`, and wake who waited for it."""
-    count = len(times)
-    for channel in gate.pops:
-        channel.read += count
-        channel.credits += _later(times, channel.credit_cycles)
-    for channel in gate.pushes:
-        channel.written += count
-        channel.arrivals += _later(times, channel.latency_cycles)
-    for channel in gate.pops:
-        channel.popped()
-    for channel in gate.pushes:
-        channel.pushed()
-
-
-def _later(times: Times, delay: int) -> Times:
-    """`times`, each `delay` later."""
-    if isinstance(times, range):
-        return range(times.start + delay, times.stop + delay, times.step)
-    return [at + delay for at in times]

@@ -1,0 +1,170 @@
+"""How much each channel must hold.
+
+A channel whose reader waits for a second path holds what arrives meanwhile: where that path passes a
+reduction or the tile of a scratchpad, a whole pass of the digits collected there. Naive attention's
+full-row buffer follows from this. Where copies on one side take turns, a FIFO holds a whole turn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dataflow.schedule import ScheduleError
+from dataflow.streams.edge import Edge, StreamGraph
+from dataflow.streams.node import StreamNode
+
+
+def with_depths(made: StreamGraph, fifo_beats: int) -> tuple[Edge, ...]:
+    """Set how much each channel must hold while its reader waits for another path."""
+    delays = _Delays(made)
+    return tuple(_with_depth(made, edge, delays, fifo_beats) for edge in made.edges)
+
+
+def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int) -> Edge:
+    source, target = made.by_name[edge.source], made.by_name[edge.target]
+    if edge.depth:
+        return edge
+    hold, steps, through = delays.beside(edge)
+    held = [
+        digit
+        for digit in source.emission
+        if digit in hold
+        and made.digits[digit].axis not in edge.last
+        and made.trips(source, digit) > 1
+    ]
+    if edge.kind == "fifo":
+        if not held or edge.earlier:
+            return _taking_turns(made, edge, fifo_beats)
+        inside = source.emission[source.emission.index(held[0]) :]
+        beats = math.prod(made.trips(target, d) for d in inside if d in target.loops)
+        why = f"{target.name} waits for {through} over {held[0]}: a whole pass, plus one FIFO"
+        return replace(edge, depth=steps * beats + fifo_beats, why=why)
+    outside = target.domain[: edge.common]
+    crossed = [d for d in outside if d in hold]
+    if crossed:
+        inner = outside[outside.index(crossed[0]) :]
+        tiles = math.prod(made.trips(target, d) for d in inner) + 1
+        why = f"{target.name} waits for {through} over {crossed[0]}: a whole pass, plus one tile"
+        return replace(edge, depth=tiles, why=why)
+    tiles = math.prod(made.trips(target, d) for d in outside)
+    if tiles == 1 and not edge.earlier:
+        return replace(edge, depth=1, why="its tile never changes")
+    if steps > 1 and held:
+        return replace(edge, depth=steps + 1, why=f"{through} takes {steps} tiles longer")
+    return replace(edge, depth=2, why="one tile fills while another is read")
+
+
+def _taking_turns(made: StreamGraph, edge: Edge, fifo_beats: int) -> Edge:
+    """Where copies on one side take turns, each FIFO must hold a whole turn: the copies may wait
+    for one another, since they share operands."""
+    source, target = made.by_name[edge.source], made.by_name[edge.target]
+    for digit in edge.touch:
+        if digit in target.merge or source.copies(digit) == target.copies(digit):
+            continue
+        inside = source.emission[source.emission.index(digit) + 1 :]
+        beats = math.prod(made.trips(target, d) for d in inside if d in target.loops)
+        if beats > fifo_beats:
+            why = f"copies over {digit} take turns of {beats} beats"
+            return replace(edge, depth=beats + fifo_beats, why=why)
+    return edge
+
+
+class _Delays:
+    """What other paths collect before they reach the reader of a channel."""
+
+    def __init__(self, made: StreamGraph) -> None:
+        self.made = made
+        self.forward = [edge for edge in made.edges if not edge.earlier]
+        self.order = {node.name: place for place, node in enumerate(topological(made))}
+        self._paths: dict[str, dict[str, tuple[frozenset[str], int, str]]] = {}
+
+    def beside(self, edge: Edge) -> tuple[frozenset[str], int, str]:
+        """Digits collected on paths to `edge.target` beside `edge`, how often, and by which node."""
+        hold: frozenset[str] = frozenset()
+        steps, through = 0, ""
+        for fork in self._streaming_into(edge.source):
+            reached = self._from(fork)
+            for other in self.forward:
+                if other.target != edge.target or other is edge or other.source not in reached:
+                    continue
+                if other.source == edge.source and other.value == edge.value:
+                    continue
+                digits, count, name = reached[other.source]
+                more = self._collected(other)
+                digits, count = digits | more, count + bool(more)
+                if digits:
+                    hold |= digits
+                    name = name or other.source
+                    steps, through = (count, name) if count > steps else (steps, through)
+        return hold, steps, through
+
+    def _streaming_into(self, name: str) -> list[str]:
+        """`name` and all nodes whose beats reach it with nothing collected on the way."""
+        found = [name]
+        for place in found:
+            if place != name and self._reduced(place):
+                continue
+            for edge in self.forward:
+                if (
+                    edge.target == place
+                    and edge.kind == "fifo"
+                    and edge.source not in found
+                    and not edge.last
+                    and not self._reduced(place)
+                ):
+                    found.append(edge.source)
+        return found
+
+    def _from(self, fork: str) -> dict[str, tuple[frozenset[str], int, str]]:
+        """For each node reachable from `fork`: digits collected on the way, steps, last collector."""
+        if fork in self._paths:
+            return self._paths[fork]
+        reached: dict[str, tuple[frozenset[str], int, str]] = {fork: (frozenset(), 0, "")}
+        for edge in sorted(self.forward, key=lambda e: self.order[e.source]):
+            if edge.source not in reached:
+                continue
+            digits, steps, through = reached[edge.source]
+            more = self._collected(edge)
+            own = self._reduced(edge.target)
+            digits, steps = digits | more | own, steps + bool(more) + bool(own)
+            through = edge.target if own else through or (edge.source if more else "")
+            old = reached.get(edge.target, (frozenset(), 0, ""))
+            best = (steps, through) if steps >= old[1] else (old[1], old[2])
+            reached[edge.target] = (old[0] | digits, *best)
+        self._paths[fork] = reached
+        return reached
+
+    def _reduced(self, name: str) -> frozenset[str]:
+        node = self.made.by_name[name]
+        return frozenset((*node.gone, *node.carried))
+
+    def _collected(self, edge: Edge) -> frozenset[str]:
+        """Digits that a channel gathers before its reader sees any of them."""
+        digits = {d for axis in edge.last for d in self.made.digits.of_axis[axis]}
+        if edge.kind == "scratchpad":
+            source = self.made.by_name[edge.source]
+            outside = self.made.by_name[edge.target].domain[: edge.common]
+            digits |= {d for d in source.emission if d not in outside}
+        return frozenset(digits)
+
+
+def topological(made: StreamGraph) -> list[StreamNode]:
+    """Nodes in an order in which every channel but a feedback runs forward."""
+    waiting = list(made.nodes)
+    done: set[str] = set()
+    result: list[StreamNode] = []
+    while waiting:
+        ready = [
+            node
+            for node in waiting
+            if all(e.source in done for e in made.into(node.name) if not e.earlier)
+        ]
+        if not ready:
+            names = ", ".join(node.name for node in waiting)
+            raise ScheduleError(f"nodes {names}: a cycle must pass an earlier node")
+        for node in ready:
+            done.add(node.name)
+        result += ready
+        waiting = [node for node in waiting if node.name not in done]
+    return result
