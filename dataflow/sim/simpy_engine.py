@@ -1,9 +1,10 @@
 """The SimPy engine: one process a unit, the definition of a run's times.
 
-A process works out its unit's firing times (`firing.py` has the rule) from the times in its channels, as far ahead as tokens and
-credits are known, and waits on a SimPy event only where one is not. What it waits for is a time,
-not the present: who runs first changes nothing, as a channel has one writer and one reader. Only
-off-chip memory is shared, and it decides late in a cycle, when all that can be known is.
+A process works out its unit's firing times (`firing.py` has the rule) from the times in its
+channels, as far ahead as tokens and credits are known, and waits on a SimPy event only where one
+is not. What it waits for is a time, not the present: who runs first changes nothing, as a channel
+has one writer and one reader. Only off-chip memory is shared, and it decides late in a cycle, when
+all that can be known is.
 
 Invariant: every action with time T is executed at env.now <= T.
 """
