@@ -48,6 +48,7 @@ from mapping.pads import (
     deep_fifo_cells,
     emission_of,
     plan_pads,
+    read_loops,
     slots,
     state_elems,
     state_loop,
@@ -143,7 +144,7 @@ class _Build:
 
     def _compute(self, group: Group) -> None:
         nodes = [self.made.by_name[name] for name in group.members]
-        main = max(nodes, key=lambda node: len(self._moving(node)))
+        main = self.made.by_name[group.main]
         self.main[group.name] = main
         compute, network = self.machine.compute, self.machine.network
         latency = group.cells * compute.latency_cycles + (group.cells - 1) * network.channel_cycles
@@ -440,23 +441,28 @@ class _Build:
     def _scratchpad(self, pad: Pad) -> None:
         """The write units, one a writer copy, and the read units, one a reader, of a scratchpad."""
         memory = self.machine.memory
-        reads: list[tuple[Edge, _Draft]] = []
-        for edge in pad.edges:
+        reads: list[tuple[tuple[Edge, ...], _Draft]] = []
+        for stream in pad.streams:
+            edge = stream[0]
             _, reader = self._owner(edge.target)
-            level = max(self._level(reader, edge.touch), edge.common)
-            name = f"{pad.name} read" + (f" {edge.target}" if len(pad.edges) > 1 else "")
-            loops = self._loops(reader)[:level]
-            points = min(len(reader.domain), level)
+            name = f"{pad.name} read"
+            if len(pad.streams) > 1:
+                name += " " + ", ".join(other.target for other in stream)
+            loops = tuple(
+                Loop(digit, trips) for digit, trips in read_loops(self.made, self.group_of, edge)
+            )
+            points = min(len(reader.domain), len(loops))
             read = _Draft(name, "read", loops, points, memory.read_cycles, Fetch(pad.name))
-            reads.append((edge, read))
+            reads.append((stream, read))
         writers = [self._writer(pad, copy, reads) for copy in pad.writers]
-        for edge, read in reads:
+        for stream, read in reads:
             self.drafts[read.name] = read
-            self._readers(pad, edge, read)
+            for edge in stream:
+                self._readers(pad, edge, read)
         self.scratchpads.append(
             Scratchpad(
                 pad.name,
-                pad.edges[0].value,
+                pad.edge.value,
                 tuple(writers),
                 tuple(read.name for _, read in reads),
                 pad.tile_elems,
@@ -467,9 +473,11 @@ class _Build:
             )
         )
 
-    def _writer(self, pad: Pad, writer_copy: Copy, reads: list[tuple[Edge, _Draft]]) -> str:
+    def _writer(
+        self, pad: Pad, writer_copy: Copy, reads: list[tuple[tuple[Edge, ...], _Draft]]
+    ) -> str:
         """Add the write unit for what one writer copy puts into a scratchpad."""
-        edge = pad.edges[0]
+        edge = pad.edge
         source = self.made.by_name[edge.source]
         source_name, _ = self._owner(edge.source)
         _, reader = self._owner(edge.target)
@@ -518,15 +526,15 @@ class _Build:
         write.inputs.append(
             Port(tuple(channels), len(loops), edge.value, select, (), False, (fed,) * len(channels))
         )
-        for reading, read in reads:
-            self._tokens(pad, reading, write, read, initial)
+        for stream, read in reads:
+            self._tokens(pad, stream[0], write, read, initial)
         return unit
 
     def _tokens(self, pad: Pad, edge: Edge, write: _Draft, read: _Draft, initial: int) -> None:
         """Tile tokens from a write unit to a read unit, and free buffers back."""
         _, reader = self._owner(edge.target)
         level, tiles = edge.common, pad.depth
-        back = f" {edge.target}" if len(pad.edges) > 1 else ""
+        back = f" {edge.target}" if len(pad.streams) > 1 else ""
         token, credit = f"{write.name} full{back}", f"{write.name} free{back}"
         wait = self.machine.network.credit_cycles - 1
         self.channels += [

@@ -509,7 +509,9 @@ class _Search:
         alone = len(heavy) == 1 and len(nodes) > 1
         if packed and alone and cycles > aim:
             # The products get units of their own; what follows them gets another.
-            digits = self._spreadable(made, Group(heavy[0].name, (heavy[0].name,), 2, 1))
+            digits = self._spreadable(
+                made, Group(heavy[0].name, heavy[0].name, (heavy[0].name,), 2, 1)
+            )
             room = self.machine.compute.stages // 2
             pack, unroll = self._share(made, heavy[0], digits, room, cycles / aim)
             result = {n.name: ({}, dict(shared)) for n in nodes}

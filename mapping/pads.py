@@ -26,12 +26,14 @@ Copy = Mapping[str, int]
 class Pad:
     """One scratchpad: the channels it serves (all of one value), for reader copies `copy`.
 
-    part: which of several partial results it holds. modes: how each digit that readers are copied
-    over reaches it (see `dataflow.streams.edge.scatter`). writers: the writer copies that fill it.
+    streams: the channels, those together that one read unit serves: their readers take the same
+    beats in the same order and neither waits for the other. part: which of several partial results
+    it holds. modes: how each digit that readers are copied over reaches it (see
+    `dataflow.streams.edge.scatter`). writers: the writer copies that fill it.
     """
 
     name: str
-    edges: tuple[Edge, ...]
+    streams: tuple[tuple[Edge, ...], ...]
     copy: Copy
     part: Copy
     modes: Mapping[str, str]
@@ -41,6 +43,11 @@ class Pad:
     bytes: int
     cells: int
     ports: int
+
+    @property
+    def edge(self) -> Edge:
+        """One of its channels: what is written is the same for all."""
+        return self.streams[0][0]
 
 
 def copies_of(node: StreamNode) -> list[dict[str, int]]:
@@ -81,7 +88,73 @@ def plan_pads(
             continue
         seen.add(once)
         shared.setdefault(_key(made, edge, once), []).append(edge)
-    return [pad for edges in shared.values() for pad in _pads(made, machine, edges)]
+    reach = _Reach(made, groups)
+    return [pad for edges in shared.values() for pad in _pads(made, machine, edges, groups, reach)]
+
+
+class _Reach:
+    """Which units wait for which, feedbacks aside."""
+
+    def __init__(self, made: StreamGraph, groups: Mapping[str, Group]) -> None:
+        self.owner = {
+            n.name: groups[n.name].name if n.name in groups else n.name for n in made.nodes
+        }
+        self.after: dict[str, set[str]] = {name: set() for name in self.owner.values()}
+        for edge in made.edges:
+            if not edge.earlier:
+                self.after[self.owner[edge.source]].add(self.owner[edge.target])
+        self._found: dict[str, set[str]] = {}
+
+    def waits(self, name: str, other: str) -> bool:
+        """Whether either of two nodes' units gets anything, by any way, from the other's."""
+        a, b = self.owner[name], self.owner[other]
+        return a == b or b in self._from(a) or a in self._from(b)
+
+    def _from(self, name: str) -> set[str]:
+        if name not in self._found:
+            found: set[str] = set()
+            waiting = [name]
+            while waiting:
+                for after in self.after[waiting.pop()]:
+                    if after not in found:
+                        found.add(after)
+                        waiting.append(after)
+            self._found[name] = found
+        return self._found[name]
+
+
+def read_loops(
+    made: StreamGraph, groups: Mapping[str, Group], edge: Edge
+) -> tuple[tuple[str, int], ...]:
+    """Loops of the read unit that feeds `edge`: the reader's, to the last that the value has."""
+    name = groups[edge.target].main if edge.target in groups else edge.target
+    reader = made.by_name[name]
+    loops = [(digit, made.trips(reader, digit)) for digit in reader.loops]
+    turning = [i + 1 for i, (d, trips) in enumerate(loops) if d in edge.touch and trips > 1]
+    return tuple(loops[: max([edge.common, *turning])])
+
+
+def _streams(
+    made: StreamGraph, groups: Mapping[str, Group], reach: _Reach, edges: list[Edge]
+) -> tuple[tuple[Edge, ...], ...]:
+    """Put together the channels that one read unit can serve."""
+    streams: list[list[Edge]] = []
+    for edge in edges:
+        node = made.by_name[edge.target]
+        asked = (read_loops(made, groups, edge), operand_wires(node, edge), dict(node.unroll))
+        for stream in streams:
+            other = made.by_name[stream[0].target]
+            same = (
+                read_loops(made, groups, stream[0]),
+                operand_wires(other, stream[0]),
+                dict(other.unroll),
+            )
+            if asked == same and not any(reach.waits(edge.target, e.target) for e in stream):
+                stream.append(edge)
+                break
+        else:
+            streams.append([edge])
+    return tuple(tuple(stream) for stream in streams)
 
 
 def _key(made: StreamGraph, edge: Edge, once: tuple) -> tuple:
@@ -97,7 +170,13 @@ def _key(made: StreamGraph, edge: Edge, once: tuple) -> tuple:
     return edge.source, edge.value, target.domain[: edge.common], edge.last, split
 
 
-def _pads(made: StreamGraph, machine: Machine, edges: list[Edge]) -> Iterable[Pad]:
+def _pads(
+    made: StreamGraph,
+    machine: Machine,
+    edges: list[Edge],
+    groups: Mapping[str, Group],
+    reach: _Reach,
+) -> Iterable[Pad]:
     edge = edges[0]
     source, target = made.by_name[edge.source], made.by_name[edge.target]
     modes = {
@@ -112,7 +191,8 @@ def _pads(made: StreamGraph, machine: Machine, edges: list[Edge]) -> Iterable[Pa
     if edge.earlier or edge.last or edge.mapped:
         base += f": {(edge.earlier and 'earlier ') or ''}{edge.value}"
     depth = max(e.depth for e in edges)
-    ports = sum(operand_wires(made.by_name[e.target], e)[0] for e in edges)
+    streams = _streams(made, groups, reach, edges)
+    ports = sum(operand_wires(made.by_name[s[0].target], s[0])[0] for s in streams)
     memory = machine.memory
     for copy in choices(shared):
         elems = _tile_elems(made, edge, modes)
@@ -131,9 +211,7 @@ def _pads(made: StreamGraph, machine: Machine, edges: list[Edge]) -> Iterable[Pa
                 -(-len(writers) // memory.vector_in),
             )
             name = copy_name(base, {**copy, **part})
-            yield Pad(
-                name, tuple(edges), copy, part, modes, writers, depth, elems, size, cells, ports
-            )
+            yield Pad(name, streams, copy, part, modes, writers, depth, elems, size, cells, ports)
 
 
 def slots(

@@ -27,9 +27,13 @@ from mapping.errors import MappingError, shortage
 
 @dataclass(frozen=True)
 class Group:
-    """Stream nodes that run in one unit, or in a chain of `cells` units, in order of evaluation."""
+    """Stream nodes that run in one unit, or in a chain of `cells` units, in order of evaluation.
+
+    `main` is the member whose loops are the unit's: the others run with it, or once it has reduced.
+    """
 
     name: str
+    main: str
     members: tuple[str, ...]
     stages: int
     cells: int
@@ -246,7 +250,9 @@ class _Partition:
 
     def _group(self, names: tuple[str, ...]) -> Group:
         stages = sum(self.stages[name] for name in names)
-        return Group(names[-1], names, stages, -(-stages // self.machine.compute.stages))
+        main = max(names, key=lambda name: len(self._loops(self.made.by_name[name])))
+        cells = -(-stages // self.machine.compute.stages)
+        return Group(names[-1], main, names, stages, cells)
 
     def _check_ports(self, group: Group) -> None:
         for kind, needed, available in self._over(self._ports(group.members), group.cells):
