@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,12 +10,13 @@ from dataflow.nodes import Graph
 from dataflow.program import Program
 from dataflow.schedule import Schedule
 from dataflow.streams import StreamGraph, stream
+from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from mapping.bounds import Bound, bound
 from mapping.build import build
 from mapping.default_schedule import candidates
-from mapping.errors import MappingError
-from mapping.partition import partition
+from mapping.errors import MappingError, refuse, shortage
+from mapping.partition import Group, partition
 from mapping.place import place
 from mapping.route import route
 
@@ -57,5 +59,30 @@ def _schedules(graph: Graph, machine: Machine) -> Iterable[Schedule]:
 
 def _laid_out(graph: Graph, machine: Machine, schedule: Schedule) -> Mapping:
     made = stream(graph, schedule, machine.compute.lanes, machine.compute.fifo_depth_beats)
-    program = build(made, partition(made, machine), machine)
+    groups = partition(made, machine)
+    _check_copies(made, groups, machine)
+    program = build(made, groups, machine)
     return Mapping(schedule, made, route(place(program)), bound(graph, machine))
+
+
+def _check_copies(made: StreamGraph, groups: Iterable[Group], machine: Machine) -> None:
+    """Refuse more copies than the machine has units, before any of them is built one by one."""
+    where = f"{made.graph.name} on {machine.name}"
+    needed = {
+        "compute units": sum(g.cells * _copies(made.by_name[g.name]) for g in groups),
+        "address generators": sum(_copies(n) for n in made.nodes if n.kind in ("load", "store")),
+    }
+    available = {
+        "compute units": machine.grid.compute_units,
+        "address generators": machine.generators.count,
+    }
+    faults = []
+    for resource, count in needed.items():
+        if count > available[resource]:
+            line = shortage(where, resource, count, available[resource], "lower the unrolling")
+            faults.append((line, resource, count, available[resource]))
+    refuse(faults)
+
+
+def _copies(node: StreamNode) -> int:
+    return math.prod(node.unroll.values())
