@@ -32,15 +32,16 @@ from dataflow.streams.split import COMPUTED
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
 from mapping.errors import MappingError
-from mapping.partition import Group, group_map, partition
+from mapping.pads import emission_of
+from mapping.partition import Group, partition, stages_of
 from mapping.resources import busy_cycles, firings, needs, off_chip_cycles
 
 TRIED_TILES = 40
 """Tilings that get the full search, best estimates first."""
 WORTH_WHILE = 0.97
 """How much sooner than the best so far another schedule must aim to end."""
-BISECTIONS = 9
-WHOLE_PIPELINES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+BISECTIONS = 8
+WHOLE_PIPELINES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,17 @@ class _Roles:
     vectors: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Aims:
+    """How units are shared out: whether products are packed into units of their own; copies of
+    whole pipelines over time digits; by how much a tile may take longer in one node than in others.
+    """
+
+    packed: bool
+    pipelines: Mapping[str, int]
+    evenness: float
+
+
 class _Search:
     def __init__(self, graph: Graph, machine: Machine) -> None:
         self.graph, self.machine = graph, machine
@@ -100,11 +112,9 @@ class _Search:
         for base in tilings[:TRIED_TILES]:
             if found and base.cycles >= found[-1].cycles:
                 break
-            for pipelines, packed in itertools.product(
-                self._pipeline_choices(base.made), (True, False)
-            ):
-                best = self._bisect(base, pipelines, packed, found[-1] if found else None)
-                if best:
+            for aims in self._aims(base.made):
+                best = self._bisect(base, aims, found[-1] if found else None)
+                if best and (not found or best is not found[-1]):
                     found.append(best)
         return found
 
@@ -133,8 +143,9 @@ class _Search:
             and axis not in mapped - set(recurrent)
             and 2 * sum(axis in self._axes_of(n) for n in self.computed) >= len(self.computed)
         ]
-        mapped_outer = [a for a in outer if a in mapped and not self._everywhere(a)]
-        outer = [a for a in outer if a not in mapped_outer]
+        outer = [a for a in outer if a not in mapped or self._everywhere(a)]
+        # Axes that fewer nodes have go inside, so that what lacks them is made once and kept.
+        outer.sort(key=lambda axis: -sum(axis in self._axes_of(n) for n in self.computed))
         inner = [axis for axis in used if axis not in outer and axis not in recurrent]
         roles = _Roles(outer, recurrent, inner, "")
         movable = [axis for axis in used if axis not in recurrent and graph.extent(axis) > 1]
@@ -266,7 +277,12 @@ class _Search:
             if not vector or vector in time:
                 continue
             width = min(width, tile.get(vector, width))
-            plan = NodeSchedule(vector={vector: width})
+            # Beats of lanes turn outermost, so that packed points are neighbours in time.
+            used = [a for a in self._axes_of(node) if a in node.axes and a not in time]
+            lost = [a for a in self._axes_of(node) if a not in node.axes and a not in time]
+            order = sorted(used, key=lambda axis: (axis != vector, self._place(axis)))
+            order += sorted(lost, key=self._place)
+            plan = NodeSchedule(walk=tuple(order), vector={vector: width})
             lost = [a for a in self._axes_of(node) if a not in node.axes]
             parted = any(a in time or a in tiled for a in lost)
             if parted and (node.op == "einsum" or any(a not in time for a in lost)):
@@ -275,15 +291,20 @@ class _Search:
                 own = vector if vector in kept else (kept[-1] if kept else "")
                 if own:
                     size = tile.get(own, self.graph.extent(own))
-                    nodes[node.name] = NodeSchedule(vector={own: min(self.lanes, size)})
+                    width = min(self.lanes, size)
+                    order = sorted(used, key=lambda axis: (axis != own, self._place(axis)))
+                    nodes[node.name] = NodeSchedule(walk=tuple(order), vector={own: width})
             else:
                 nodes[node.name] = plan
         used = [a for a in self.graph.axes if a in (*outer, *self.roles.inner) and a not in time]
         schedule = Schedule(tile=tile, time=tuple(time), walk=tuple(used), nodes=nodes)
         return self._candidate(schedule)
 
-    def _candidate(self, schedule: Schedule) -> Candidate:
-        made = stream(self.graph, schedule, self.lanes, self.machine.compute.fifo_depth_beats)
+    def _place(self, axis: str) -> int:
+        return list(self.graph.axes).index(axis)
+
+    def _candidate(self, schedule: Schedule, made: StreamGraph | None = None) -> Candidate:
+        made = made or self._stream(schedule)
         groups = partition(made, self.machine)
         return Candidate(schedule, made, groups, self._estimate(made, groups))
 
@@ -330,19 +351,21 @@ class _Search:
     # Estimates
 
     def _estimate(self, made: StreamGraph, groups: tuple[Group, ...]) -> float:
-        """Fill, plus the busiest part, plus drain, in cycles; see the module's text."""
+        """Fill, plus the busiest part, plus drain, in cycles: what no number of copies beats."""
         fill, traffic, drain = self._transfers(made)
         work = sum(
-            group.stages * busy_cycles(made, group, self.machine) * self._copies(made, group)
+            busy_cycles(made, group, self.machine)
+            * self._copies(made, group)
+            / self._packable(made, group)
             for group in groups
         )
-        units = self.machine.grid.compute_units * self.machine.compute.stages
+        units = self.machine.grid.compute_units
         fixed = [
             busy_cycles(made, group, self.machine) for group in groups if self._fixed(made, group)
         ]
         loads = [firings(made, n) for n in made.nodes if n.kind in ("load", "store")]
         steady = max([traffic - fill - drain, work / units, *fixed, *loads])
-        return fill + first_tile_cycles(made) + steady + drain
+        return fill + steady + drain
 
     def _transfers(self, made: StreamGraph) -> tuple[float, float, float]:
         """Cycles of the off-chip memory: for first tiles, for everything, for last tiles."""
@@ -359,6 +382,15 @@ class _Search:
             else:
                 drain += cycles
         return fill, traffic, drain
+
+    def _packable(self, made: StreamGraph, group: Group) -> int:
+        """How many points of a narrow digit one unit could work on at a time."""
+        node = made.by_name[group.name]
+        heavy = any(made.by_name[name].node.op == "einsum" for name in group.members)
+        narrow = [d for d in self._spreadable(made, group) if d != node.vector]
+        if not heavy or not narrow or node.pack:
+            return 1
+        return max(1, self.machine.compute.stages // group.stages)
 
     def _copies(self, made: StreamGraph, group: Group) -> int:
         node = made.by_name[group.name]
@@ -395,6 +427,18 @@ class _Search:
             and made.digits[d].extent > 1
         ]
 
+    def _aims(self, made: StreamGraph) -> list[_Aims]:
+        """Ways to share out the units: whole pipelines, packing, and how even tiles must be."""
+        choices = self._pipeline_choices(made)
+        uneven = len({self._points(made, n) for n in made.nodes if n.kind == "compute"}) > 1
+        evenness = (math.inf, 2.0) if uneven else (math.inf,)
+        products = any(node.op == "einsum" for node in self.computed)
+        packed = (True, False) if products else (False,)
+        return [_Aims(*each) for each in itertools.product(packed, choices, evenness)]
+
+    def _points(self, made: StreamGraph, node: StreamNode) -> int:
+        return math.prod(made.trips(node, digit) for digit in node.domain)
+
     def _pipeline_choices(self, made: StreamGraph) -> list[dict[str, int]]:
         digits = list(reversed(self._pipelines(made)))
         found: list[dict[str, int]] = []
@@ -409,47 +453,35 @@ class _Search:
                 found.append(choice)
         return found
 
-    def _bisect(
-        self,
-        base: Candidate,
-        pipelines: Mapping[str, int],
-        packed: bool,
-        best: Candidate | None,
-    ) -> Candidate | None:
+    def _bisect(self, base: Candidate, aims: _Aims, best: Candidate | None) -> Candidate | None:
         """The schedule with the fewest cycles for which all units fit, if it beats `best`."""
-        low = 1.0
         high = float(max(busy_cycles(base.made, g, self.machine) for g in base.groups))
-        beaten: Candidate | None = None
         if best is not None:
             fill, _, drain = self._transfers(base.made)
             high = min(high, best.cycles * WORTH_WHILE - fill - drain)
-            if high <= low:
-                return None
-        found = self._try(base, pipelines, packed, high)
-        if found is None or (best is not None and found.cycles >= best.cycles):
-            return None
-        beaten = found
-        low = max(low, min(base.cycles, high) / 4)
+        if high < 1 or (found := self._try(base, aims, high)) is None:
+            return best
+        low = max(1.0, min(base.cycles, high) / 4)
         for _ in range(BISECTIONS):
+            if best is None or (found is not None and found.cycles < best.cycles):
+                best = found
             if high / low < 1.02:
                 break
             middle = math.sqrt(low * high)
-            found = self._try(base, pipelines, packed, middle)
-            if found is None:
-                low = middle
-            else:
-                high = middle
-                beaten = min(beaten, found, key=lambda candidate: candidate.cycles)
-        return beaten
+            found = self._try(base, aims, middle)
+            low, high = (middle, high) if found is None else (low, middle)
+        return best
 
-    def _try(
-        self, base: Candidate, pipelines: Mapping[str, int], packed: bool, aim: float
-    ) -> Candidate | None:
+    def _try(self, base: Candidate, aims: _Aims, aim: float) -> Candidate | None:
         """The base with copies so that no group takes more than `aim` cycles, if that fits."""
-        made = base.made
+        made, pipelines = base.made, aims.pipelines
         nodes = dict(base.schedule.nodes)
+        most = max(self._points(made, made.by_name[group.name]) for group in base.groups)
         for group in base.groups:
-            plans = self._spread(made, group, pipelines, packed, aim)
+            # A node with fewer, larger tiles must not keep the others waiting for its first.
+            points = self._points(made, made.by_name[group.name])
+            own = min(aim, aims.evenness * aim * points / most)
+            plans = self._spread(made, group, pipelines, aims.packed, own)
             for name, (pack, unroll) in plans.items():
                 plan = nodes.get(name, NodeSchedule())
                 nodes[name] = plan.model_copy(update={"pack": pack, "unroll": unroll})
@@ -459,9 +491,8 @@ class _Search:
                 if unroll and node.kind == "store":
                     nodes[node.name] = NodeSchedule(unroll=unroll)
         schedule = base.schedule.model_copy(update={"nodes": nodes})
-        schedule = self._gathered(schedule)
         try:
-            found = self._candidate(schedule)
+            found = self._gathered(schedule)
         except MappingError:
             return None
         taken = needs(found.made, found.groups, self.machine)
@@ -473,23 +504,24 @@ class _Search:
         total = fill + first_tile_cycles(found.made) + busiest + drain
         return replace(found, cycles=max(found.cycles, total))
 
-    def _gathered(self, schedule: Schedule) -> Schedule:
+    def _gathered(self, schedule: Schedule) -> Candidate:
         """Put scratchpads where a different number of copies meets: a unit has few FIFOs."""
-        made = stream(self.graph, schedule, self.lanes, self.machine.compute.fifo_depth_beats)
+        made = self._stream(schedule)
         channels = dict(schedule.channels)
         for edge in made.edges:
             source, target = made.by_name[edge.source], made.by_name[edge.target]
             if edge.kind != "fifo" or target.merge or target.kind == "host":
                 continue
-            ends = [
-                (source.copies(d) * source.pack.get(d, 1), target.copies(d) * target.pack.get(d, 1))
-                for d in edge.touch
-                if d in source.walk
-            ]
-            if any(a != b for a, b in ends):
+            if any(_meets_others(source, target, d) for d in edge.touch if d in source.walk):
                 old = channels.get(edge.name, ChannelSchedule())
                 channels[edge.name] = old.model_copy(update={"locality": "scratchpad"})
-        return schedule.model_copy(update={"channels": channels})
+        if len(channels) == len(schedule.channels):
+            return self._candidate(schedule, made)
+        return self._candidate(schedule.model_copy(update={"channels": channels}))
+
+    def _stream(self, schedule: Schedule) -> StreamGraph:
+        compute = self.machine.compute
+        return stream(self.graph, schedule, self.lanes, compute.fifo_depth_beats)
 
     def _spread(
         self,
@@ -506,16 +538,15 @@ class _Search:
         digits = self._spreadable(made, group)
         room = self.machine.compute.stages // group.stages
         heavy = [node for node in nodes if node.node.op == "einsum"]
-        alone = len(heavy) == 1 and len(nodes) > 1
-        if packed and alone and cycles > aim:
-            # The products get units of their own; what follows them gets another.
-            digits = self._spreadable(
-                made, Group(heavy[0].name, heavy[0].name, (heavy[0].name,), 2, 1)
-            )
-            room = self.machine.compute.stages // 2
-            pack, unroll = self._share(made, heavy[0], digits, room, cycles / aim)
+        if packed and heavy and len(nodes) > 1 and cycles > aim:
+            # Products get units of their own; what follows them shares others, uncopied.
             result = {n.name: ({}, dict(shared)) for n in nodes}
-            result[heavy[0].name] = (pack, {**shared, **unroll})
+            for node in heavy:
+                own = Group(node.name, node.name, (node.name,), 2, 1)
+                digits = self._spreadable(made, own)
+                room = self.machine.compute.stages // stages_of(made, node, self.machine)
+                pack, unroll = self._share(made, node, digits, room, cycles / aim)
+                result[node.name] = (pack, {**shared, **unroll})
             return result
         room = room if packed and heavy else 1
         pack, unroll = self._share(made, nodes[0], digits, room, cycles / aim)
@@ -559,23 +590,47 @@ class _Search:
             yield unroll
 
 
+def _meets_others(source: StreamNode, target: StreamNode, digit: str) -> bool:
+    """Whether a FIFO over `digit` would join different numbers of units.
+
+    Points packed in one firing leave one after the other, so where they are neighbours in the order
+    of beats a reader that takes them singly needs one FIFO only.
+    """
+    if source.copies(digit) != target.copies(digit):
+        return True
+    if source.pack.get(digit, 1) == target.pack.get(digit, 1):
+        return False
+    return target.pack.get(digit, 1) > 1 or source.emission[-1] != digit
+
+
 def first_tile_cycles(made: StreamGraph) -> int:
     """Firings that a first tile waits for on the longest way through the scratchpads of `made`.
 
-    Each scratchpad passes a tile on when its writer has fired for all of it.
+    Each scratchpad passes a tile on when the slowest of the nodes that stream into it has fired for
+    all of it.
     """
     delay = {node.name: 0 for node in made.nodes}
-    forward = [edge for edge in made.edges if not edge.earlier]
+    span = {
+        node.name: math.prod(made.trips(node, d) for d in node.walk)
+        for node in made.nodes
+        if node.kind == "compute"
+    }
+    forward = [e for e in made.edges if not e.earlier and e.source in span]
     for _ in made.nodes:
         changed = False
         for edge in forward:
             source, target = made.by_name[edge.source], made.by_name[edge.target]
             through = delay[edge.source]
-            if edge.kind == "scratchpad" and source.kind == "compute":
+            if edge.kind == "scratchpad":
                 outside = target.domain[: edge.common]
-                last = {d for axis in edge.last for d in made.digits.of_axis[axis]}
-                inside = [d for d in source.loops if d not in outside and d not in last]
-                through += math.prod(made.trips(source, d) for d in inside)
+                packed = [d for d in emission_of(made, edge) if d in source.emits]
+                tiles = math.prod(made.trips(source, d) for d in packed if d not in outside)
+                through += span[edge.source] * tiles
+            elif source.domain == target.domain and span[edge.source] > span.get(
+                edge.target, math.inf
+            ):
+                span[edge.target] = span[edge.source]
+                changed = True
             if through > delay[edge.target]:
                 delay[edge.target] = through
                 changed = True
@@ -592,8 +647,3 @@ def _useful(count: int) -> Iterable[int]:
         if trips not in seen:
             seen.add(trips)
             yield copies
-
-
-def members_of(groups: Iterable[Group]) -> Mapping[str, Group]:
-    """The group of every node."""
-    return group_map(groups)
