@@ -1,8 +1,8 @@
 """The file that `tileloom map` writes and `tileloom simulate --schedule` takes.
 
 It holds what was asked for, the schedule, and where every unit and channel was put. The schedule is
-what decides: placement and routes follow from it, stand in the file to be read and compared, and
-are refused where they no longer follow.
+what decides: placement and routes follow from it. They stand in the file to be read and compared,
+may be left out, and are refused where they no longer follow.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from dataflow.report import MODEL_VERSION
 from dataflow.request import Request
 from dataflow.schedule import Schedule
 from hwspecs import Located, Machine, check, read
+
+SHOWN = 10
+"""Faults that are listed where every place or route of a file is off."""
 
 Cell = Annotated[list[Annotated[int, Field(strict=True)]], Field(min_length=2, max_length=2)]
 Text = Annotated[str, Field(strict=True, max_length=200)]
@@ -77,16 +80,20 @@ class Plan:
         self._compare(wanted, "make the file again with tileloom map")
 
     def places_as(self, program: Program) -> None:
-        """Raise MappingFileError where placement or routes are not those of `program`."""
+        """Raise MappingFileError where placement or routes are not those of `program`.
+
+        A file may leave either out, such as after a change of its schedule.
+        """
         if self.file is None:
             return
         wanted: dict[tuple[str, ...], Any] = {}
-        for key, cells in (("placement", program.sites), ("routes", program.routes)):
-            for name, value in _cells(cells).items():
-                wanted[(key, name)] = value
-            for name in getattr(self.file, key):
-                wanted.setdefault((key, name), None)
-        self._compare(wanted, "placement and routes follow from the schedule: change that")
+        for key, derived in (("placement", program.sites), ("routes", program.routes)):
+            given = getattr(self.file, key)
+            if given:
+                wanted |= {(key, name): None for name in given}
+                wanted |= {(key, name): value for name, value in _cells(derived).items()}
+        hint = "they follow from the schedule: leave them out, or make the file again"
+        self._compare(wanted, hint)
 
     def _compare(self, wanted: Mapping[tuple[str, ...], Any], hint: str) -> None:
         assert self.located is not None
@@ -99,6 +106,8 @@ class Plan:
                 rule = "left out" if value is None else value
                 message = f"must be {rule}, got {'nothing' if found is None else found}; {hint}"
                 faults.append(str(self.located.fault(path, message)))
+        if len(faults) > SHOWN:
+            faults[SHOWN:] = [f"{self.located.source}: {len(faults) - SHOWN} more like these"]
         if faults:
             raise MappingFileError(faults)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -134,25 +135,42 @@ def values(check: Check) -> list[tuple[str, str]]:
     ]
 
 
-def _busiest(units: Sequence[UnitRow]) -> list[UnitRow]:
-    return sorted(units, key=lambda unit: (-unit.busy, unit.name))[:BUSIEST]
+UNIT_COLUMNS = ("unit", "kind", "copies", "cells", "firings", "busy")
 
 
-UNIT_COLUMNS = ("unit", "kind", "cells", "firings", "busy")
+def _busiest(units: Sequence[UnitRow]) -> list[list[UnitRow]]:
+    """Return the busiest groups of copies of a unit, each with all its copies."""
+    groups: dict[str, list[UnitRow]] = {}
+    for unit in units:
+        groups.setdefault(without_copy(unit.name), []).append(unit)
+    busy = {name: sum(unit.busy for unit in group) / len(group) for name, group in groups.items()}
+    return [groups[name] for name in sorted(groups, key=lambda name: (-busy[name], name))][:BUSIEST]
 
 
-def _units(units: Sequence[UnitRow], cycles: int) -> Table:
+def _units(groups: Sequence[Sequence[UnitRow]], cycles: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in UNIT_COLUMNS:
         left = name in ("unit", "kind")
         table.add_column(term(name), justify="left" if left else "right", overflow="fold")
     for name in STALLS:
         table.add_column(term(STALL_TERMS[name]), justify="right")
-    for unit in units:
-        shares = [_share(unit.stalls[name], cycles) for name in STALLS]
-        busy = _share(unit.busy, cycles)
-        add(table, unit.name, unit.kind, str(unit.cells), f"{unit.firings:,}", busy, *shares)
+    for group in groups:
+        whole = cycles * len(group)
+        counts = [len(group), sum(unit.cells for unit in group), sum(u.firings for u in group)]
+        parts = [sum(unit.busy for unit in group)]
+        parts += [sum(unit.stalls[name] for unit in group) for name in STALLS]
+        cells = [f"{count:,}" for count in counts] + [_share(part, whole) for part in parts]
+        add(table, without_copy(group[0].name), group[0].kind, *cells)
     return table
+
+
+def without_copy(name: str) -> str:
+    """Return a unit's name without the marks of its copy.
+
+    >>> without_copy("load u -> uy.f@h0,d1 read")
+    'load u -> uy.f read'
+    """
+    return re.sub(r"@[^ ]*", "", name)
 
 
 def _share(part: int, whole: int) -> str:
@@ -183,7 +201,8 @@ def _buffers(report: Report) -> RenderableType:
     for name in BUFFER_COLUMNS:
         right = name in ("copies", "depth", "peak", "bytes")
         table.add_column(term(name), justify="right" if right else "left", overflow="fold")
-    for row in report.buffers[:DEEPEST]:
+    shown = sorted(report.buffers, key=lambda row: (row.ordinary, -(row.bytes or 0), -row.depth))
+    for row in shown[:DEEPEST]:
         peak = "" if row.peak is None else f"{row.peak:,}"
         size = "" if row.bytes is None else quantity(row.bytes)
         cells = (row.name, row.place, str(row.copies), f"{row.depth:,}", peak, size, row.because)

@@ -101,7 +101,7 @@ class BufferRow:
     """Channels or scratchpads between two nodes: where data waits, how much fits, and why.
 
     Copies of an unrolled node have one each: `depth` and `peak` are of the fullest of the `copies`,
-    `bytes` of all of them together.
+    `bytes` of all of them together. `ordinary` ones are FIFOs no deeper than the machine's own.
     """
 
     name: str
@@ -111,6 +111,7 @@ class BufferRow:
     peak: int | None
     bytes: int | None
     because: str
+    ordinary: bool = False
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,8 @@ def _fifo_row(
     standard = program.machine.compute.fifo_depth_beats
     usual = "the depth of the machine's FIFOs" if depth == standard else "its beats in flight"
     because = reasons.get(name) or usual
-    return BufferRow(name, "fifo", len(channels), depth, peak, None, because)
+    ordinary = depth <= standard
+    return BufferRow(name, "fifo", len(channels), depth, peak, None, because, ordinary)
 
 
 def edge_name(name: str) -> str:

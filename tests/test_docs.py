@@ -1,6 +1,8 @@
 """Pages link to files that exist and name commands and machines that there are."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,18 @@ def test_commands_of_a_page_exist(page: Path) -> None:
 @pytest.mark.parametrize("package", ["hwspecs", "dataflow", "dataflow/sim", "mapping"])
 def test_every_package_has_a_page(package: str) -> None:
     assert (ROOT / package / "README.md").is_file()
+
+
+@pytest.mark.slow
+def test_tour_of_the_front_page_shows_what_its_command_prints() -> None:
+    (block,) = re.findall(r"```\n\$ tileloom (.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    command, *shown = block.splitlines()
+    done = subprocess.run(
+        [sys.executable, "-m", "dataflow.cli", *command.split()],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    printed = {line.rstrip() for line in done.stdout.splitlines()} | {"..."}
+    stale = [line for line in shown if line.rstrip() not in printed]
+    assert stale == [], "the front page shows figures that the command no longer prints"

@@ -168,6 +168,21 @@ def test_simulate_refuses_a_mapping_file_of_something_else(
     assert outcome.err.startswith(f"{file}:")
 
 
+def test_a_changed_schedule_runs_without_the_placement_that_it_had(tileloom, tmp_path) -> None:
+    file = tmp_path / "mapping.yaml"
+    tileloom("map", *SMALL, "-o", file)
+    lines = file.read_text().splitlines(keepends=True)
+    cell = next(i for i, line in enumerate(lines) if line.startswith("placement:")) + 2
+    file.write_text("".join([*lines[:cell], "  - [7, 7]\n", *lines[cell + 1 :]]))
+    args = ("simulate", "gemm", "--hw", "tiny", "--schedule", file, "--json")
+    refused = tileloom(*args)
+    assert refused.code == 2
+    assert "placement" in refused.err
+    assert "leave them out" in refused.err
+    file.write_text("".join(lines[: cell - 2]))
+    assert tileloom(*args).code == 0
+
+
 def test_simulate_refuses_settings_that_a_mapping_file_is_not_for(tileloom, tmp_path) -> None:
     file = tmp_path / "mapping.yaml"
     tileloom("map", *SMALL, "-o", file)
