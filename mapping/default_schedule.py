@@ -41,6 +41,10 @@ TRIED_TILES = 40
 WORTH_WHILE = 0.97
 """How much sooner than the best so far another schedule must aim to end."""
 BISECTIONS = 8
+ALL_TRIES = 250
+"""Schedules worked out in all, so that the search ends soon on any graph and machine."""
+NOT_WORTH = 0.1
+"""Parts busy for less than this share of fill and drain get no more copies."""
 WHOLE_PIPELINES = (1, 2, 4, 8)
 
 
@@ -54,17 +58,17 @@ class Candidate:
     cycles: float
 
 
-def default_schedule(graph: Graph, machine: Machine) -> Schedule:
+def default_schedule(graph: Graph, machine: Machine, share: float = 1.0) -> Schedule:
     """Return the schedule that the search finds best for `graph` on `machine`.
 
-    Raises MappingError where no tiling fits the machine.
+    It takes at most `share` of the machine's units. Raises MappingError where no tiling fits.
     """
-    return next(iter(candidates(graph, machine))).schedule
+    return candidates(graph, machine, share)[0].schedule
 
 
-def candidates(graph: Graph, machine: Machine) -> list[Candidate]:
+def candidates(graph: Graph, machine: Machine, share: float = 1.0) -> list[Candidate]:
     """Schedules that fit the machine, best first; MappingError where there is none."""
-    search = _Search(graph, machine)
+    search = _Search(graph, machine, share)
     found = search.run()
     if not found:
         raise MappingError(
@@ -98,19 +102,20 @@ class _Aims:
 
 
 class _Search:
-    def __init__(self, graph: Graph, machine: Machine) -> None:
-        self.graph, self.machine = graph, machine
+    def __init__(self, graph: Graph, machine: Machine, share: float) -> None:
+        self.graph, self.machine, self.share = graph, machine, share
         self.lanes = machine.compute.lanes
         self.computed = [node for node in graph.nodes if node.op in COMPUTED]
         self.roles = self._roles()
         self.least = "more units than there are"
+        self.tries = 0
 
     def run(self) -> list[Candidate]:
         """Schedules that fit, each better than those found before it."""
         tilings = sorted(self._tilings(), key=lambda base: base.cycles)
         found: list[Candidate] = []
         for base in tilings[:TRIED_TILES]:
-            if found and base.cycles >= found[-1].cycles:
+            if found and (base.cycles >= found[-1].cycles or self.tries > ALL_TRIES):
                 break
             for aims in self._aims(base.made):
                 best = self._bisect(base, aims, found[-1] if found else None)
@@ -461,7 +466,8 @@ class _Search:
             high = min(high, best.cycles * WORTH_WHILE - fill - drain)
         if high < 1 or (found := self._try(base, aims, high)) is None:
             return best
-        low = max(1.0, min(base.cycles, high) / 4)
+        fill, _, drain = self._transfers(base.made)
+        low = max(1.0, min(base.cycles, high) / 4, NOT_WORTH * (fill + drain))
         for _ in range(BISECTIONS):
             if best is None or (found is not None and found.cycles < best.cycles):
                 best = found
@@ -474,6 +480,7 @@ class _Search:
 
     def _try(self, base: Candidate, aims: _Aims, aim: float) -> Candidate | None:
         """The base with copies so that no group takes more than `aim` cycles, if that fits."""
+        self.tries += 1
         made, pipelines = base.made, aims.pipelines
         nodes = dict(base.schedule.nodes)
         most = max(self._points(made, made.by_name[group.name]) for group in base.groups)
@@ -496,7 +503,7 @@ class _Search:
         except MappingError:
             return None
         taken = needs(found.made, found.groups, self.machine)
-        if not taken.fits(self.machine):
+        if not taken.fits(self.machine, self.share):
             self.least = f"{taken.compute} compute, {taken.memory} memory units"
             return None
         busiest = max(busy_cycles(found.made, g, self.machine) for g in found.groups)

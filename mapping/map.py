@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dataflow.nodes import Graph
@@ -14,14 +13,15 @@ from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from mapping.bounds import Bound, bound
 from mapping.build import build
-from mapping.default_schedule import candidates
+from mapping.default_schedule import default_schedule
 from mapping.errors import MappingError, refuse, shortage
 from mapping.partition import Group, partition
 from mapping.place import place
 from mapping.route import route
 
-TRIES = 8
-"""Default schedules that are laid out before giving up; each takes fewer units than the last."""
+SHARES = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2)
+"""Of the machine's units that a default schedule may take, tried in turn until its network can hold
+all routes."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,13 @@ def map_graph(graph: Graph, machine: Machine, schedule: Schedule | None = None) 
     if schedule is not None:
         return _laid_out(graph, machine, schedule)
     refused: MappingError | None = None
-    for chosen in _schedules(graph, machine):
+    for share in SHARES:
         try:
-            return _laid_out(graph, machine, chosen)
+            return _laid_out(graph, machine, default_schedule(graph, machine, share))
         except MappingError as error:
             refused = refused or error
     assert refused is not None
     raise refused
-
-
-def _schedules(graph: Graph, machine: Machine) -> Iterable[Schedule]:
-    """Default schedules, best first; the later ones ask less of the network."""
-    return [candidate.schedule for candidate in candidates(graph, machine)[:TRIES]]
 
 
 def _laid_out(graph: Graph, machine: Machine, schedule: Schedule) -> Mapping:

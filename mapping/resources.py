@@ -27,12 +27,12 @@ class Needs:
     memory: int
     generators: int
 
-    def fits(self, machine: Machine) -> bool:
-        """Whether the machine has that many of each."""
+    def fits(self, machine: Machine, share: float = 1.0) -> bool:
+        """Whether `share` of the machine's units is that many of each."""
         grid = machine.grid
         return (
-            self.compute <= grid.compute_units
-            and self.memory <= grid.memory_units
+            self.compute <= share * grid.compute_units
+            and self.memory <= share * grid.memory_units
             and self.generators <= machine.generators.count
         )
 

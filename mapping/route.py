@@ -29,7 +29,7 @@ from mapping.place import End, blocks, distance, ends, held_by, is_local
 
 ROUNDS = 80  # of taking up and laying anew, at most
 PATIENCE = 12  # rounds without fewer overfull links before giving up
-MOST_SITES = 4_000_000  # looked at while laying anew, at most: some ten seconds
+MOST_SITES = 1_000_000  # looked at while laying anew, at most: some seconds
 PRICE_OF_OVERUSE = 0.6  # of a link, for each wire too many, doubled every few rounds
 PRICE_OF_HISTORY = 0.4  # added to a link's price for good after a round that left it overfull
 
