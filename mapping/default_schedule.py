@@ -41,7 +41,7 @@ TRIED_TILES = 40
 WORTH_WHILE = 0.97
 """How much sooner than the best so far another schedule must aim to end."""
 BISECTIONS = 8
-ALL_TRIES = 250
+ALL_TRIES = 150
 """Schedules worked out in all, so that the search ends soon on any graph and machine."""
 NOT_WORTH = 0.1
 """Parts busy for less than this share of fill and drain get no more copies."""

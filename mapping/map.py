@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dataflow.nodes import Graph
@@ -13,15 +14,17 @@ from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from mapping.bounds import Bound, bound
 from mapping.build import build
-from mapping.default_schedule import default_schedule
+from mapping.default_schedule import candidates
 from mapping.errors import MappingError, refuse, shortage
 from mapping.partition import Group, partition
 from mapping.place import place
+from mapping.resources import needs
 from mapping.route import route
 
-SHARES = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2)
-"""Of the machine's units that a default schedule may take, tried in turn until its network can hold
-all routes."""
+LAYOUTS = 6
+"""Default schedules that are laid out before giving up."""
+LESS = 0.65
+"""Share of the units of a schedule whose routes did not fit that the next one may take."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,16 @@ def map_graph(graph: Graph, machine: Machine, schedule: Schedule | None = None) 
     """
     if schedule is not None:
         return _laid_out(graph, machine, schedule)
-    refused: MappingError | None = None
-    for share in SHARES:
+    share = 1.0
+    for layout in range(LAYOUTS):
+        chosen = candidates(graph, machine, share)[0]
         try:
-            return _laid_out(graph, machine, default_schedule(graph, machine, share))
-        except MappingError as error:
-            refused = refused or error
-    assert refused is not None
-    raise refused
+            return _laid_out(graph, machine, chosen.schedule)
+        except MappingError:
+            if layout == LAYOUTS - 1:
+                raise
+        share = LESS * needs(chosen.made, chosen.groups, machine).share_of(machine)
+    raise AssertionError("the last layout returns or raises")
 
 
 def _laid_out(graph: Graph, machine: Machine, schedule: Schedule) -> Mapping:

@@ -27,6 +27,11 @@ class Needs:
     memory: int
     generators: int
 
+    def share_of(self, machine: Machine) -> float:
+        """The larger of the shares of compute and of memory units taken."""
+        grid = machine.grid
+        return max(self.compute / grid.compute_units, self.memory / grid.memory_units)
+
     def fits(self, machine: Machine, share: float = 1.0) -> bool:
         """Whether `share` of the machine's units is that many of each."""
         grid = machine.grid
@@ -58,7 +63,7 @@ def needs(made: StreamGraph, groups: tuple[Group, ...], machine: Machine) -> Nee
 
 def pads_of(made: StreamGraph, owners: Mapping[str, Group], machine: Machine) -> list[Pad]:
     """All scratchpads."""
-    return plan_pads(made, owners, machine, {edge: edge.value for edge in made.edges})
+    return plan_pads(made, owners, machine)
 
 
 def _ends(node: StreamNode) -> int:
