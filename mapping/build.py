@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dataflow.index import affine
-from dataflow.nodes import Node
 from dataflow.program import (
     Access,
     AxisWalk,
@@ -48,6 +47,7 @@ from mapping.pads import (
     deep_fifo_cells,
     emission_of,
     plan_pads,
+    port_value,
     read_loops,
     slots,
     state_elems,
@@ -115,8 +115,7 @@ class _Build:
             if node.kind in ("load", "store", "host"):
                 self._off_chip(node)
         self._fifos()
-        names = {edge: self._port_value(edge) for edge in self.made.edges}
-        for pad in plan_pads(self.made, self.group_of, self.machine, names):
+        for pad in plan_pads(self.made, self.group_of, self.machine):
             self._scratchpad(pad)
         for group in self.groups:
             self._states(group)
@@ -287,25 +286,10 @@ class _Build:
         seen: set[tuple] = set()
         for edge in self.made.edges:
             source, target = self._owner(edge.source)[0], self._owner(edge.target)[0]
-            key = (edge.source, target, self._port_value(edge))
+            key = (edge.source, target, port_value(self.made, edge))
             if edge.kind == "fifo" and source != target and key not in seen:
                 seen.add(key)
                 self._fifo(edge)
-
-    def _port_value(self, edge: Edge) -> str:
-        """The name under which the reader knows the value: that of the first free node, if any."""
-        target = self.made.by_name[edge.target]
-        for free in target.free:
-            if free.args and free.args[0] == edge.value and self._leads(edge, free):
-                return free.name
-        return edge.value
-
-    def _leads(self, edge: Edge, free: Node) -> bool:
-        if free.op == "earlier":
-            return free.axis == edge.earlier
-        if free.op == "last":
-            return free.axis in edge.last
-        return edge.mapped and not edge.earlier and not edge.last
 
     def _level(self, main: StreamNode, digits: Iterable[str]) -> int:
         """The loop level just inside the last of `digits` that turns."""
@@ -350,7 +334,7 @@ class _Build:
         if deep:
             memory = self.machine.memory
             latency += network.channel_cycles + memory.write_to_token_cycles + memory.read_cycles
-        value = self._port_value(edge)
+        value = port_value(self.made, edge)
         level = self._level(reader, edge.touch)
         for link in links(edge, writer, reader):
             names = {}
@@ -570,7 +554,7 @@ class _Build:
             read.outputs.append(Port((channel,), level, edge.value))
             late = self._late(edge, level)
             self.drafts[unit].inputs.append(
-                Port((channel,), level, self._port_value(edge), (), (), late, (box,))
+                Port((channel,), level, port_value(self.made, edge), (), (), late, (box,))
             )
             self.channels.append(
                 Channel(
@@ -677,7 +661,7 @@ class _Build:
             return
         dealt = [d for d, mode in pad.modes.items() if mode == "deal"]
         others = tuple((d, i) for d, i in pad.copy.items() if d not in dealt)
-        key = (edge.name, self._port_value(edge), unit, others, mark)
+        key = (edge.name, port_value(self.made, edge), unit, others, mark)
         if key not in self.dealers:
             self.dealers[key] = len(outputs)
             outputs.append(self._out_port(edge, (channel,), select))

@@ -41,7 +41,7 @@ def build(sizes: Sizes, options: Options) -> Graph:
 FFT_CONV = Kernel(
     name="fft_conv",
     summary="y = irfft(rfft(u) rfft(k)) per channel; circular or causal; gated: w conv(u g)",
-    sizes={"batch": 2, "channels": 2, "n": 1024},
+    sizes={"batch": 16, "channels": 4, "n": 1024},
     options={"causal": False, "gated": False, "order": 2},
     choices={"order": (2, 3)},
     rewrites=("monarch",),
