@@ -339,9 +339,7 @@ class _Build:
         for link in links(edge, writer, reader):
             names = {}
             for pair in link.pairs:
-                names[pair] = (
-                    f"{self._end(edge.source, pair[0])} -> {self._end(edge.target, pair[1])}"
-                )
+                names[pair] = f"{edge.source}{pair[0]} -> {edge.target}{pair[1]}"
                 names[pair] += f": {value}"
             for source_end, ends in link.from_source():
                 channels = tuple(names[source_end, end] for end in ends)
@@ -387,9 +385,6 @@ class _Build:
         inside = loops[loops.index(axis) + 1 :] if axis in loops else loops
         return math.prod(self.made.trips(node, d) for d in inside)
 
-    def _end(self, name: str, end: object) -> str:
-        return self._owner(name)[0] + str(end)
-
     def _select(
         self, main: StreamNode, chosen: Mapping[str, int]
     ) -> tuple[tuple[int, int, int], ...]:
@@ -409,7 +404,8 @@ class _Build:
                 elif name in reader.domain:
                     copies = reader.copies(name) * reader.merge.get(name, 1)
                     loop = reader.domain.index(name)
-                    parts.append(counted(digit, loop, copies, target.get(name, 0)))
+                    copy = source if name in reader.merge else target
+                    parts.append(counted(digit, loop, copies, copy.get(name, 0)))
                 elif name in node.domain:
                     parts.append(single(digit))
                 else:
@@ -604,7 +600,8 @@ class _Build:
                     parts.append(blocks(digit, block, copies, index))
                 elif reader_copy is not None:
                     copies = reader.copies(name) * reader.merge.get(name, 1)
-                    parts.append(counted(digit, loops[name], copies, reader_copy.get(name, 0)))
+                    copy = pad.part if name in pad.part else reader_copy
+                    parts.append(counted(digit, loops[name], copies, copy.get(name, 0)))
                 else:
                     parts.append(self._written(pad, edge, digit, writer_copy or {}, loops))
             walks.append(axis_walk(self.digits, axis, parts))
