@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dataflow.nodes import Node
 from dataflow.streams.edge import Edge, StreamGraph, scatter
 from dataflow.streams.node import StreamNode
 from hwspecs import Machine
@@ -72,10 +73,24 @@ def emission_of(made: StreamGraph, edge: Edge) -> list[str]:
     return [d for d in node.emission if made.digits[d].axis not in edge.last]
 
 
-def plan_pads(
-    made: StreamGraph, groups: Mapping[str, Group], machine: Machine, ports: Mapping[Edge, str]
-) -> list[Pad]:
-    """Plan all scratchpads of `made`; `ports` names the value of each channel at its reader."""
+def port_value(made: StreamGraph, edge: Edge) -> str:
+    """The name under which the reader knows the value: that of the first free node, if any."""
+    for free in made.by_name[edge.target].free:
+        if free.args and free.args[0] == edge.value and _leads(edge, free):
+            return free.name
+    return edge.value
+
+
+def _leads(edge: Edge, free: Node) -> bool:
+    if free.op == "earlier":
+        return free.axis == edge.earlier
+    if free.op == "last":
+        return free.axis in edge.last
+    return edge.mapped and not edge.earlier and not edge.last
+
+
+def plan_pads(made: StreamGraph, groups: Mapping[str, Group], machine: Machine) -> list[Pad]:
+    """Plan all scratchpads of `made`."""
     shared: dict[tuple, list[Edge]] = {}
     seen: set[tuple] = set()
     for edge in made.edges:
@@ -83,7 +98,7 @@ def plan_pads(
             continue
         owner = groups[edge.target].name if edge.target in groups else edge.target
         # Two members of one unit that read the same value through the same port read it once.
-        once = (edge.source, owner, ports[edge], edge.touch, edge.common)
+        once = (edge.source, owner, port_value(made, edge), edge.touch, edge.common)
         if once in seen:
             continue
         seen.add(once)

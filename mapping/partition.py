@@ -189,24 +189,36 @@ class _Partition:
         return max(len(self._loops(self.made.by_name[n])) for n in names)
 
     def _leaves_and_returns(self, inside: set[str]) -> bool:
-        """Whether a path leaves the group and comes back at the same point: a unit cannot wait
-        for itself."""
-        after: dict[str, set[str]] = {}
-        for edge in self.made.edges:
-            if not edge.earlier:
-                after.setdefault(edge.source, set()).add(edge.target)
-        waiting = [t for n in inside for t in after.get(n, ()) if t not in inside]
-        seen: set[str] = set()
+        """Whether a path leaves the group and comes back before the unit can go on: at the same
+        point, or at the next one of an axis that is collected on the way. A unit cannot wait for
+        itself."""
+        waiting = [(name, frozenset[str]()) for name in inside]
+        seen = set(waiting)
         while waiting:
-            name = waiting.pop()
-            # A path may run through the other members of any group that it enters.
-            for member in self.group_of.get(name, (name,)):
-                if member in inside:
-                    return True
-                if member not in seen:
-                    seen.add(member)
-                    waiting.extend(after.get(member, ()))
+            name, collected = waiting.pop()
+            for edge in self.made.out_of(name):
+                if name in inside and edge.target in inside:
+                    continue
+                if edge.earlier and edge.earlier not in collected:
+                    continue
+                reached = collected | self._collected(edge)
+                # A path may run through the other members of any group that it enters.
+                for member in self.group_of.get(edge.target, (edge.target,)):
+                    if member in inside:
+                        return True
+                    if (member, reached) not in seen:
+                        seen.add((member, reached))
+                        waiting.append((member, reached))
         return False
+
+    def _collected(self, edge: Edge) -> frozenset[str]:
+        """Axes along which a whole pass has come before the reader sees any of it."""
+        source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
+        digits = {*target.carried, *target.gone}
+        if edge.kind == "scratchpad":
+            outside = target.domain[: edge.common]
+            digits |= {d for d in source.emission if d not in outside}
+        return frozenset(self.made.digits[d].axis for d in digits)
 
     def _ports(self, names: tuple[str, ...]) -> Ports:
         inside = set(names)

@@ -95,7 +95,7 @@ class _Point:
         if node.op in _FREE and not operation.terms:
             return _FREE[node.op](self, node)
         if operation.terms:
-            value = self._combine(node)
+            value = self._combine(node, operation.terms)
         else:
             found = [self.value(name) for name in node.args]
             args = [arg for arg in found if arg is not None]
@@ -146,16 +146,31 @@ class _Point:
             plan = self.unit.aligned[axes, target] = (order, spread)
         return value.transpose(plan[0])[plan[1]]
 
-    def _combine(self, node: Node) -> Array | None:
-        """Combine the partial results that the copies of a producer sent, one a port."""
+    def _combine(self, node: Node, terms: int) -> Array | None:
+        """Combine the partial results that the copies of a producer sent.
+
+        Each came through a port of its own, or through as many as points are packed.
+        """
         ports = self.given.get(node.name) or self.given.get(node.args[0])
         if not ports:  # a single part, made in this very unit
             return self.value(node.args[0])
-        combine, own = _combiner(node), self.own(node)
-        value = picked(ports[0], own)
-        for parts in ports[1:]:
-            value = combine(value, picked(parts, own))
+        combine = _combiner(node)
+        packed = max(1, len(ports) // terms)
+        copies = [ports[first : first + packed] for first in range(0, len(ports), packed)]
+        value = self._part(node, [part for port in copies[0] for part in port])
+        for copy in copies[1:]:
+            value = combine(value, self._part(node, [part for port in copy for part in port]))
         return self.unit.arithmetic.summed(value)
+
+    def _part(self, node: Node, parts: Sequence[Part]) -> Array:
+        """What one copy of a producer sent, reduced over the points of other axes that it has."""
+        own = self.own(node)
+        if len(parts[0].coords) == len(own):
+            return picked(parts, own)
+        axes = self.unit.axes[node.args[0]]
+        along = dict(zip(node.axes, own, strict=True))
+        coords = zip(axes, joined(parts).coords, strict=True)
+        return _reduce(self, node, [picked(parts, [along.get(a, its) for a, its in coords])])
 
     def _accumulate(self, operation: Operation, value: Array) -> Array:
         name = operation.node.name

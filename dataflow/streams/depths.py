@@ -1,8 +1,9 @@
 """How much each channel must hold.
 
-A channel whose reader waits for a second path holds what arrives meanwhile: where that path passes a
-reduction or the tile of a scratchpad, a whole pass of the digits collected there. Naive attention's
-full-row buffer follows from this. Where copies on one side take turns, a FIFO holds a whole turn.
+A channel whose reader waits for a second path holds what arrives meanwhile: where that path
+passes a reduction or the tile of a scratchpad, a whole pass of the digits collected there. Naive
+attention's full-row buffer follows from this. Where copies on one side take turns, a FIFO holds a
+whole turn.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class _Delays:
         self._paths: dict[str, dict[str, tuple[frozenset[str], int, str]]] = {}
 
     def beside(self, edge: Edge) -> tuple[frozenset[str], int, str]:
-        """Digits collected on paths to `edge.target` beside `edge`, how often, and by which node."""
+        """Digits collected on paths to `edge.target` beside `edge`, how often, by which node."""
         hold: frozenset[str] = frozenset()
         steps, through = 0, ""
         for fork in self._streaming_into(edge.source):
@@ -117,7 +118,7 @@ class _Delays:
         return found
 
     def _from(self, fork: str) -> dict[str, tuple[frozenset[str], int, str]]:
-        """For each node reachable from `fork`: digits collected on the way, steps, last collector."""
+        """For each node reached from `fork`: digits collected on the way, steps, last collector."""
         if fork in self._paths:
             return self._paths[fork]
         reached: dict[str, tuple[frozenset[str], int, str]] = {fork: (frozenset(), 0, "")}

@@ -30,6 +30,7 @@ from dataflow.streams.edge import Edge, StreamGraph, ends
 from dataflow.streams.loads import contiguous, load_edge
 from dataflow.streams.node import Source, StreamNode, address_strides, arguments, is_free, source_of
 from dataflow.streams.padding import padded_groups
+from dataflow.streams.rules import faults_of
 from dataflow.streams.split import Streams, streams
 
 
@@ -53,8 +54,9 @@ def stream(graph: Graph, schedule: Schedule, lanes: int = 16, fifo_beats: int = 
                 edge = _collected_at(schedule, edge, target, faults)
             edges.append(_chosen(schedule, nodes, edge, faults))
     ordered = _default_vectors(made, nodes, lanes)
-    edges = [_settle(made.digits, ordered, edge) for edge in edges]
+    edges = [_settle(made.digits, ordered, edge, schedule, faults) for edge in edges]
     _check_merges(schedule, ordered, edges, faults)
+    faults += faults_of(schedule, made.digits, ordered, edges)
     _check_channel_names(schedule, edges, faults)
     if faults:
         raise ScheduleError(faults)
@@ -152,7 +154,7 @@ def _chosen(
     )
     return replace(
         edge,
-        kind=plan.locality or "",
+        kind=plan.locality or edge.kind,
         depth=plan.depth or 0,
         why="by the schedule" if plan.depth else "",
     )
@@ -179,15 +181,20 @@ def _default_vectors(
     return result
 
 
-def _settle(digits: Digits, nodes: Mapping[str, StreamNode], edge: Edge) -> Edge:
+def _settle(
+    digits: Digits,
+    nodes: Mapping[str, StreamNode],
+    edge: Edge,
+    schedule: Schedule,
+    faults: list[str],
+) -> Edge:
     """FIFO or scratchpad: what the schedule says, else a FIFO wherever the orders agree."""
     source, target = nodes[edge.source], nodes[edge.target]
     streams_ = not edge.mapped and _same_order(digits, source, target, edge)
     if edge.kind == "fifo" and not streams_:
-        raise ScheduleError(
-            f"channel {edge.name}: locality must be scratchpad, got fifo; {target.name} does not "
-            f"take beats in the order in which {source.name} makes them"
-        )
+        path = ("channels", edge.name, "locality")
+        why = f"{target.name} does not take beats in the order in which {source.name} makes them"
+        faults.append(schedule.fault(path, f"must be scratchpad, got fifo; {why}"))
     off_chip = source.kind == "load"
     kind = edge.kind or ("fifo" if streams_ and not off_chip else "scratchpad")
     return replace(edge, kind=kind)

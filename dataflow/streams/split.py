@@ -25,7 +25,7 @@ FAN_IN = 4
 
 @dataclass(frozen=True)
 class Streams:
-    """The nodes of a StreamGraph before its edges: what `dataflow.streams.derive` derives channels from."""
+    """The nodes of a StreamGraph before its channels, which `dataflow.streams.derive` adds."""
 
     graph: Graph
     schedule: Schedule
@@ -75,7 +75,8 @@ def _computed(
     reduced_tile = digits.tile_of(lost)
     part_name = f"{node.name}.part"
     plan = schedule.node(part_name if part_name in schedule.nodes else node.name)
-    spread = [digit for digit in plan.unroll if digit in (*reduced_time, *reduced_tile)]
+    lost_digits = {*reduced_time, *reduced_tile}
+    spread = [digit for digit, n in plan.unroll.items() if n > 1 and digit in lost_digits]
     domain = digits.time_of(axes)
     free = _free_nodes(graph, node)
     if not lost or (not reduced_time and not spread):
@@ -107,7 +108,7 @@ def _spread_of_argument(
 ) -> dict[str, int]:
     """Copies of the node behind `argument` over digits that its reader reduces."""
     unroll = schedule.node(source_of(graph, argument).base.name).unroll
-    return {digit: unroll[digit] for digit in reduced if digit in unroll}
+    return {digit: unroll[digit] for digit in reduced if unroll.get(digit, 1) > 1}
 
 
 def _totals(
@@ -136,9 +137,9 @@ def _totals(
         rule = f"must not share more than {FAN_IN} copies between two reduced digits, got {copies}"
         faults.append(schedule.fault(path, rule))
     while len(joined) == 1 and copies > FAN_IN:
-        left = -(-copies // FAN_IN)
-        while covered[digit] % left:
-            left += 1
+        left = copies // _joined_at_once(copies)
+        if left == 1:
+            break
         name = f"{node.name}.sum{level}"
         made = Node(name, "reduce", node.axes, (argument,), fn=fn)
         merged = StreamNode(name, "compute", made, node.axes, domain, walk, free=free)
@@ -157,6 +158,16 @@ def _totals(
     )
     planned = _planned(schedule, digits, total, node.name, faults, ignore=tuple(joined))
     return [*nodes, planned]
+
+
+def _joined_at_once(copies: int) -> int:
+    """How many of `copies` parts one merge joins: all merges of a level join as many.
+
+    >>> [_joined_at_once(copies) for copies in (6, 8, 9, 10, 7, 35)]
+    [3, 4, 3, 2, 7, 5]
+    """
+    few = [n for n in range(FAN_IN, 1, -1) if copies % n == 0]
+    return few[0] if few else next(n for n in range(FAN_IN + 1, copies + 1) if copies % n == 0)
 
 
 def _store(
@@ -225,7 +236,9 @@ def _with_plan(digits: Digits, node: StreamNode, plan: NodeSchedule) -> StreamNo
 
 
 def _unknown_names(graph: Graph, schedule: Schedule, nodes: list[StreamNode]) -> list[str]:
-    names = {node.name for node in nodes} | {f"load {n.name}" for n in graph.nodes}
+    loads = [f"load {node.name}" for node in graph.nodes if node.op in ("input", "const")]
+    names = {node.name for node in nodes} | set(loads)
+    names |= {f"{load} -> {node.name}" for load in loads for node in nodes}
     names |= {f"{node.name}.part" for node in graph.nodes if node.op in ("einsum", "reduce")}
     faults = []
     for name in schedule.nodes:

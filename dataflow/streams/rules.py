@@ -1,0 +1,120 @@
+"""Rules that loops, copies and channels must keep together; each breach is a fault with its place.
+
+* A recurrence runs point by point: what goes round in it is neither copied over its axis, nor
+  collected along it in a tile, nor added up over a loop outside it.
+* Copies that meet at a scratchpad over a loop outside its tile: as many on either side, or one
+  writer that deals its tiles out.
+* Partial results do not wait in one tile: it has no place for the digits that they are parts of.
+* Off-chip beats run along the innermost digit of a tile, one point of any other digit at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from dataflow.schedule import Schedule
+from dataflow.streams.digits import Digits
+from dataflow.streams.edge import Edge
+from dataflow.streams.node import StreamNode
+
+
+def faults_of(
+    schedule: Schedule, digits: Digits, nodes: Mapping[str, StreamNode], edges: Iterable[Edge]
+) -> list[str]:
+    """Every breach of the rules above."""
+    edges = tuple(edges)
+    faults = [
+        *_recurrences(schedule, digits, nodes, edges),
+        *_turns(schedule, nodes, edges),
+        *_parts(schedule, digits, nodes, edges),
+        *_off_chip(schedule, nodes),
+    ]
+    return list(dict.fromkeys(faults))
+
+
+def _recurrences(
+    schedule: Schedule, digits: Digits, nodes: Mapping[str, StreamNode], edges: tuple[Edge, ...]
+) -> Iterator[str]:
+    for back in edges:
+        if not back.earlier:
+            continue
+        (digit,) = digits.of_axis[back.earlier]
+        inside = _reached(edges, back.target) & _reached(edges, back.source, backward=True)
+        for name in sorted(inside | {back.source, back.target}):
+            node = nodes[name]
+            if node.copies(digit) > 1:
+                path = ("nodes", name, "unroll", digit)
+                why = f"{back.value} of one point of it needs the point before"
+                yield schedule.fault(path, f"must be 1, got {node.copies(digit)}; {why}")
+            outside = node.domain[: node.domain.index(digit)] if digit in node.domain else ()
+            for early in (d for d in outside if d in node.carried):
+                rule = f"must name {digit} before {early}: at each {digit} {name} adds up over it"
+                yield schedule.fault(("time",), rule)
+        for edge in edges:
+            within = edge.source in inside and edge.target in inside
+            if not within or edge.kind != "scratchpad":
+                continue
+            if digit not in nodes[edge.target].domain[: edge.common]:
+                path = ("channels", edge.name) if edge.name in schedule.channels else ("time",)
+                rule = f"must leave {digit} outside the tiles of {edge.name}, got it inside"
+                why = "they go round in its recurrence; put it outermost"
+                yield schedule.fault(path, f"{rule}; {why}")
+
+
+def _reached(edges: tuple[Edge, ...], start: str, backward: bool = False) -> set[str]:
+    """Nodes that `start` leads to (or that lead to it), itself only where it is in a cycle."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        for edge in edges:
+            here, there = (edge.target, edge.source) if backward else (edge.source, edge.target)
+            if here == name and there not in found:
+                found.add(there)
+                waiting.append(there)
+    return found
+
+
+def _turns(
+    schedule: Schedule, nodes: Mapping[str, StreamNode], edges: tuple[Edge, ...]
+) -> Iterator[str]:
+    for edge in edges:
+        source, target = nodes[edge.source], nodes[edge.target]
+        if edge.kind != "scratchpad":
+            continue
+        for digit in target.domain[: edge.common]:
+            writers, readers = source.copies(digit), target.copies(digit)
+            if digit not in edge.touch or digit in target.merge or writers in (1, readers):
+                continue
+            rule = f"must be 1 or {readers}, the copies of {target.name} over {digit}"
+            why = f"each tile of {edge.name} is filled by one of them"
+            yield schedule.fault(
+                ("nodes", source.name, "unroll", digit), f"{rule}, got {writers}; {why}"
+            )
+
+
+def _parts(
+    schedule: Schedule, digits: Digits, nodes: Mapping[str, StreamNode], edges: tuple[Edge, ...]
+) -> Iterator[str]:
+    for edge in edges:
+        source, target = nodes[edge.source], nodes[edge.target]
+        outside = target.domain[: edge.common]
+        for digit in source.emits if source.kind == "compute" else ():
+            lacks = digits[digit].axis not in source.node.axes
+            if edge.kind == "scratchpad" and lacks and digit not in outside:
+                path = ("channels", edge.name, "at")
+                rule = f"must be {digit} or a loop inside it: {source.name} gives parts of a result"
+                yield schedule.fault(path, rule)
+
+
+def _off_chip(schedule: Schedule, nodes: Mapping[str, StreamNode]) -> Iterator[str]:
+    for name, node in nodes.items():
+        if node.kind not in ("load", "store"):
+            continue
+        if node.lanes > 1 and node.walk and node.vector != node.walk[-1]:
+            path = ("nodes", name, "vector", node.vector)
+            rule = f"must be the innermost digit of its tile, {node.walk[-1]}, got {node.vector}"
+            yield schedule.fault(path, rule, True)
+        for digit in schedule.node(name).pack:
+            path = ("nodes", name, "pack", digit)
+            yield schedule.fault(path, "must be left out: off-chip beats are not packed", True)
