@@ -37,7 +37,7 @@ from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
 from mapping.boxes import axis_walk, blocks, box_of, counted, node_axis, share, single
-from mapping.links import links
+from mapping.links import Link, fifos, links
 from mapping.pads import (
     Copy,
     Pad,
@@ -114,7 +114,8 @@ class _Build:
         for node in self.made.nodes:
             if node.kind in ("load", "store", "host"):
                 self._off_chip(node)
-        self._fifos()
+        for edge in fifos(self.made, self.group_of):
+            self._fifo(edge)
         for pad in plan_pads(self.made, self.group_of, self.machine):
             self._scratchpad(pad)
         for group in self.groups:
@@ -282,15 +283,6 @@ class _Build:
 
     # Channels
 
-    def _fifos(self) -> None:
-        seen: set[tuple] = set()
-        for edge in self.made.edges:
-            source, target = self._owner(edge.source)[0], self._owner(edge.target)[0]
-            key = (edge.source, target, port_value(self.made, edge))
-            if edge.kind == "fifo" and source != target and key not in seen:
-                seen.add(key)
-                self._fifo(edge)
-
     def _level(self, main: StreamNode, digits: Iterable[str]) -> int:
         """The loop level just inside the last of `digits` that turns."""
         wanted = set(digits)
@@ -338,6 +330,7 @@ class _Build:
         level = self._level(reader, edge.touch)
         for link in links(edge, writer, reader):
             names = {}
+            initial = self._initial(edge, link)
             for pair in link.pairs:
                 names[pair] = f"{edge.source}{pair[0]} -> {edge.target}{pair[1]}"
                 names[pair] += f": {value}"
@@ -363,10 +356,10 @@ class _Build:
                         name,
                         copy_name(self._owner(edge.source)[0], source_end.copy_map),
                         copy_name(self._owner(edge.target)[0], target_end.copy_map),
-                        depth + self._initial(edge, writer),
+                        depth + initial,
                         latency,
                         network.credit_cycles,
-                        self._initial(edge, writer),
+                        initial,
                         "data",
                         value,
                         lanes,
@@ -375,7 +368,7 @@ class _Build:
                 if deep:
                     self._reserve(name, edge.value, channel_elems(self.made, edge))
 
-    def _initial(self, edge: Edge, writer: StreamNode) -> int:
+    def _initial(self, edge: Edge, link: Link) -> int:
         """Tokens that a feedback starts with: what one point of its axis emits on one channel."""
         if not edge.earlier:
             return 0
@@ -383,7 +376,8 @@ class _Build:
         loops = list(node.emission)
         axis = self.digits.of_axis[edge.earlier][-1]
         inside = loops[loops.index(axis) + 1 :] if axis in loops else loops
-        return math.prod(self.made.trips(node, d) for d in inside)
+        shares = math.prod(n for d, n in link.source_select.items() if d in inside)
+        return math.prod(self.made.trips(node, d) for d in inside) // shares
 
     def _select(
         self, main: StreamNode, chosen: Mapping[str, int]

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dataflow.streams.edge import Edge
+from dataflow.streams.edge import Edge, StreamGraph
 from dataflow.streams.node import StreamNode
+from mapping.pads import port_value
+from mapping.partition import Group
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,28 @@ def links(edge: Edge, source: StreamNode, target: StreamNode) -> list[Link]:
             taker = {d: i % target.copies(d) for d, i in part.items() if d in target.unroll}
             result.append(_link(source, target, touch, part, {**reader, **taker}))
     return result
+
+
+def fifo_count(edge: Edge, source: StreamNode, target: StreamNode) -> int:
+    """How many FIFOs `links` makes for a channel."""
+    return sum(len(link.pairs) for link in links(edge, source, target))
+
+
+def fifos(made: StreamGraph, groups: Mapping[str, Group]) -> list[Edge]:
+    """The channels between units that are FIFOs.
+
+    Members of one unit that take the same value through the same port share one, the deepest.
+    """
+    found: dict[tuple, Edge] = {}
+    for edge in made.edges:
+        ends = [groups[n].name if n in groups else n for n in (edge.source, edge.target)]
+        if edge.kind != "fifo" or ends[0] == ends[1]:
+            continue
+        key = (edge.source, ends[1], port_value(made, edge))
+        first = found.setdefault(key, edge)
+        if edge.depth > first.depth:
+            found[key] = replace(first, depth=edge.depth, why=edge.why)
+    return list(found.values())
 
 
 def _choices(counts: Mapping[str, int]) -> list[dict[str, int]]:

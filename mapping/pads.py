@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dataflow.nodes import Node
 from dataflow.streams.edge import Edge, StreamGraph, scatter
@@ -92,7 +92,7 @@ def _leads(edge: Edge, free: Node) -> bool:
 def plan_pads(made: StreamGraph, groups: Mapping[str, Group], machine: Machine) -> list[Pad]:
     """Plan all scratchpads of `made`."""
     shared: dict[tuple, list[Edge]] = {}
-    seen: set[tuple] = set()
+    seen: dict[tuple, Edge] = {}
     for edge in made.edges:
         if edge.kind != "scratchpad":
             continue
@@ -100,8 +100,12 @@ def plan_pads(made: StreamGraph, groups: Mapping[str, Group], machine: Machine) 
         # Two members of one unit that read the same value through the same port read it once.
         once = (edge.source, owner, port_value(made, edge), edge.touch, edge.common)
         if once in seen:
+            first = seen[once]
+            if edge.depth > first.depth:
+                edges = shared[_key(made, first, once)]
+                edges[edges.index(first)] = seen[once] = replace(first, depth=edge.depth)
             continue
-        seen.add(once)
+        seen[once] = edge
         shared.setdefault(_key(made, edge, once), []).append(edge)
     reach = _Reach(made, groups)
     return [pad for edges in shared.values() for pad in _pads(made, machine, edges, groups, reach)]

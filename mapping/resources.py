@@ -15,6 +15,7 @@ from dataflow.streams import StreamGraph
 from dataflow.streams.node import StreamNode, address_strides
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
+from mapping.links import fifo_count, fifos
 from mapping.pads import Pad, channel_elems, copies_of, deep_fifo_cells, plan_pads, state_elems
 from mapping.partition import Group, group_map, ii_of
 
@@ -47,10 +48,11 @@ def needs(made: StreamGraph, groups: tuple[Group, ...], machine: Machine) -> Nee
     owners = group_map(groups)
     compute = sum(g.cells * len(copies_of(made.by_name[g.name])) for g in groups)
     memory = sum(pad.cells for pad in pads_of(made, owners, machine))
-    for edge in made.edges:
-        if edge.kind == "fifo" and edge.depth > machine.compute.fifo_depth_beats:
-            copies = max(_ends(made.by_name[edge.source]), _ends(made.by_name[edge.target]))
-            memory += copies * deep_fifo_cells(channel_elems(made, edge), machine)
+    for edge in fifos(made, owners):
+        if edge.depth > machine.compute.fifo_depth_beats:
+            source, target = (_main(made, owners, n) for n in (edge.source, edge.target))
+            count = fifo_count(edge, source, target)
+            memory += count * deep_fifo_cells(channel_elems(made, edge), machine)
     for group in groups:
         for name in group.members:
             node = made.by_name[name]
@@ -66,8 +68,9 @@ def pads_of(made: StreamGraph, owners: Mapping[str, Group], machine: Machine) ->
     return plan_pads(made, owners, machine)
 
 
-def _ends(node: StreamNode) -> int:
-    return math.prod(node.unroll.values()) * math.prod(node.pack.values())
+def _main(made: StreamGraph, owners: Mapping[str, Group], name: str) -> StreamNode:
+    """The node whose loops the unit of node `name` runs."""
+    return made.by_name[owners[name].main if name in owners else name]
 
 
 def firings(made: StreamGraph, node: StreamNode) -> int:

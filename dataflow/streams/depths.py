@@ -25,6 +25,11 @@ def with_depths(made: StreamGraph, fifo_beats: int) -> tuple[Edge, ...]:
 def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int) -> Edge:
     source, target = made.by_name[edge.source], made.by_name[edge.target]
     if edge.depth:
+        least = made.initial_tiles(edge) if edge.kind == "scratchpad" else 0
+        if edge.depth < least:
+            path = ("channels", edge.name, "depth")
+            rule = f"must be at least {least}, the tiles it starts with, got {edge.depth}"
+            raise ScheduleError([made.schedule.fault(path, rule)])
         return edge
     hold, steps, through = delays.beside(edge)
     held = [
@@ -51,6 +56,9 @@ def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int)
     tiles = math.prod(made.trips(target, d) for d in outside)
     if tiles == 1 and not edge.earlier:
         return replace(edge, depth=1, why="its tile never changes")
+    initial = made.initial_tiles(edge)
+    if initial > 1:
+        return replace(edge, depth=initial + 1, why=f"it starts with {initial} tiles")
     if steps > 1 and held:
         return replace(edge, depth=steps + 1, why=f"{through} takes {steps} tiles longer")
     return replace(edge, depth=2, why="one tile fills while another is read")

@@ -74,6 +74,15 @@ class StreamGraph:
         inside = (*target.domain[edge.common :], *target.walk)
         return math.prod(self.trips(target, digit) for digit in inside if digit not in edge.touch)
 
+    def initial_tiles(self, edge: Edge) -> int:
+        """Tiles that a feedback by scratchpad starts with: those of one point of its axis."""
+        outside = self.by_name[edge.target].domain[: edge.common]
+        places = [i for i, d in enumerate(outside) if self.digits[d].axis == edge.earlier]
+        if not places:
+            return 0
+        target = self.by_name[edge.target]
+        return math.prod(self.trips(target, d) for d in outside[places[-1] + 1 :])
+
     def tile_elems(self, edge: Edge) -> int:
         """Elements of one tile of a scratchpad channel, all copies together."""
         source, target = self.by_name[edge.source], self.by_name[edge.target]

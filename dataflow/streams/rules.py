@@ -51,7 +51,7 @@ def _recurrences(
                 rule = f"must name {digit} before {early}: at each {digit} {name} adds up over it"
                 yield schedule.fault(("time",), rule)
         for edge in edges:
-            within = edge.source in inside and edge.target in inside
+            within = edge is back or (edge.source in inside and edge.target in inside)
             if not within or edge.kind != "scratchpad":
                 continue
             if digit not in nodes[edge.target].domain[: edge.common]:
@@ -101,6 +101,7 @@ def _parts(
         outside = target.domain[: edge.common]
         for digit in source.emits if source.kind == "compute" else ():
             lacks = digits[digit].axis not in source.node.axes
+            lacks = lacks or (bool(target.merge) and digit in target.carried)
             if edge.kind == "scratchpad" and lacks and digit not in outside:
                 path = ("channels", edge.name, "at")
                 rule = f"must be {digit} or a loop inside it: {source.name} gives parts of a result"
