@@ -253,7 +253,8 @@ class _Build:
             self.drafts[name] = _Draft(name, node.kind, loops, len(node.domain), 1, work)
 
     def _access(self, node: StreamNode, box: Box) -> Access:
-        order = tuple(dict.fromkeys(self.digits[d].axis for d in node.walk))
+        # An axis of several digits moves as fast as its fastest one.
+        order = tuple(dict.fromkeys(self.digits[d].axis for d in reversed(node.walk)))[::-1]
         order = (*(a for a in node.node.axes if a not in order), *order)
         if node.kind == "load":
             base = node.argument
@@ -466,7 +467,7 @@ class _Build:
 
         index = {digit: i for i, digit in enumerate(domain)}
         box = self._stored_box(pad, edge, index, None, writer_copy)
-        initial = 1 if edge.earlier else 0
+        initial = self.made.initial_tiles(edge)
         work = Buffer(pad.name, edge.value, box, edge.common, pad.depth, initial)
         unit = f"{pad.name} write" + copy_name("", writer_copy)
         loops = tuple(Loop(digit, trips(digit)) for digit in emission)

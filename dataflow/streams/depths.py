@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 
 from dataflow.schedule import ScheduleError
-from dataflow.streams.edge import Edge, StreamGraph
+from dataflow.streams.edge import Edge, StreamGraph, ends
 from dataflow.streams.node import StreamNode
 
 
@@ -69,12 +69,12 @@ def _taking_turns(made: StreamGraph, edge: Edge, fifo_beats: int) -> Edge:
     for one another, since they share operands."""
     source, target = made.by_name[edge.source], made.by_name[edge.target]
     for digit in edge.touch:
-        if digit in target.merge or source.copies(digit) == target.copies(digit):
+        if digit in target.merge or ends(source, digit) == ends(target, digit):
             continue
         inside = source.emission[source.emission.index(digit) + 1 :]
         beats = math.prod(made.trips(target, d) for d in inside if d in target.loops)
         if beats > fifo_beats:
-            why = f"copies over {digit} take turns of {beats} beats"
+            why = f"copies or packed points of {digit} take turns of {beats} beats"
             return replace(edge, depth=beats + fifo_beats, why=why)
     return edge
 
@@ -155,6 +155,10 @@ class _Delays:
             source = self.made.by_name[edge.source]
             outside = self.made.by_name[edge.target].domain[: edge.common]
             digits |= {d for d in source.emission if d not in outside}
+        else:
+            source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
+            packed = [d for d in edge.touch if target.pack.get(d, 1) > 1]
+            digits |= {d for d in packed if ends(source, d) != ends(target, d)}
         return frozenset(digits)
 
 
