@@ -2,6 +2,7 @@
 
 * A recurrence runs point by point: what goes round in it is neither copied over its axis, nor
   collected along it in a tile, nor added up over a loop outside it.
+* No more copies or packed points of a digit than it has groups of lanes.
 * Copies that meet at a scratchpad over a loop outside its tile: as many on either side, or one
   writer that deals its tiles out.
 * Partial results do not wait in one tile: it has no place for the digits that they are parts of.
@@ -25,6 +26,7 @@ def faults_of(
     edges = tuple(edges)
     faults = [
         *_recurrences(schedule, digits, nodes, edges),
+        *_copies(schedule, digits, nodes),
         *_turns(schedule, nodes, edges),
         *_parts(schedule, digits, nodes, edges),
         *_off_chip(schedule, nodes),
@@ -73,6 +75,18 @@ def _reached(edges: tuple[Edge, ...], start: str, backward: bool = False) -> set
                 found.add(there)
                 waiting.append(there)
     return found
+
+
+def _copies(schedule: Schedule, digits: Digits, nodes: Mapping[str, StreamNode]) -> Iterator[str]:
+    for node in nodes.values():
+        for kind, counts in (("pack", node.pack), ("unroll", node.unroll)):
+            for digit, count in counts.items():
+                packed = node.grain(digit) * (node.pack.get(digit, 1) if kind == "unroll" else 1)
+                most = -(-digits[digit].extent // packed)
+                if count > most:
+                    path = ("nodes", node.name, kind, digit)
+                    rule = f"must be at most {most}, the groups of {packed} that {digit} has"
+                    yield schedule.fault(path, f"{rule}, got {count}")
 
 
 def _turns(
