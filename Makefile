@@ -10,7 +10,7 @@ QUIETLY = > $(LOG) 2>&1 || { cat $(LOG); echo "set-up failed; the log is $(LOG)"
 .PHONY: demo test quick lint bench clean
 
 demo: $(VENV)/.run
-	@$(PY) demo/run.py
+	@$(PY) benchmarks/demo.py
 
 test: $(VENV)/.dev
 	$(PYTEST) -n 2 --timeout 600
