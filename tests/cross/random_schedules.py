@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -198,6 +197,3 @@ def _channels(made: StreamGraph, draw: random.Random, depths: bool) -> dict[str,
         if plan:
             result[edge.name] = ChannelSchedule(**plan)
     return result
-
-
-Judge = Callable[[str, Schedule], None]
