@@ -292,28 +292,32 @@ class _Build:
         ]
         return max(places, default=0)
 
-    def _outer_reduced(self, main: StreamNode, node: StreamNode, edge: Edge, level: int) -> tuple:
-        """Loops outside `level` that must stand at their last trip for a result to leave."""
-        lost = {*node.gone, *node.carried}
-        lost |= {d for axis in edge.last for d in self.digits.of_axis[axis]}
-        return tuple(i for i, d in enumerate(main.loops[:level]) if d in lost)
-
     def _out_port(
         self, edge: Edge, channels: tuple[str, ...], select: tuple[tuple[int, int, int], ...]
     ) -> Port:
-        node = self.made.by_name[edge.source]
         _, main = self._owner(edge.source)
-        level = self._level(main, emission_of(self.made, edge))
-        last = self._outer_reduced(main, node, edge, level)
+        emission = emission_of(self.made, edge)
+        level = self._level(main, emission)
+        # A result leaves once all is done that is reduced on the way to it, in this node or before.
+        last = tuple(i for i, d in enumerate(main.loops[:level]) if d not in emission)
         return Port(channels, level, edge.value, select, last)
 
-    def _late(self, edge: Edge, level: int) -> bool:
-        """Whether the operand is needed only once a reduction inside `level` is done."""
-        _, main = self._owner(edge.target)
+    def _in_port(
+        self,
+        edge: Edge,
+        channels: tuple[str, ...],
+        level: int,
+        select: tuple[tuple[int, int, int], ...],
+        boxes: tuple[Box, ...],
+    ) -> Port:
+        """An operand's port, late where it is needed only once a member before has reduced."""
         node = self.made.by_name[edge.target]
+        _, main = self._owner(edge.target)
         own = self._level(main, self._moving(node))
         deeper = self._level(main, self._moving(main))
-        return level == own < deeper
+        last = tuple(i for i, d in enumerate(main.loops[:level]) if d not in node.loops)
+        late = bool(last) or level == own < deeper
+        return Port(channels, level, port_value(self.made, edge), select, last, late, boxes)
 
     def _fifo(self, edge: Edge) -> None:
         _, writer = self._owner(edge.source)
@@ -347,10 +351,8 @@ class _Build:
                     self._part_box(edge, end.copy_map, target_end.copy_map) for end in ends
                 )
                 unit = copy_name(self._owner(edge.target)[0], target_end.copy_map)
-                late = self._late(edge, level)
-                self.drafts[unit].inputs.append(
-                    Port(channels, level, value, select, (), late, boxes)
-                )
+                port = self._in_port(edge, channels, level, select, boxes)
+                self.drafts[unit].inputs.append(port)
             for (source_end, target_end), name in names.items():
                 self.channels.append(
                     Channel(
@@ -530,7 +532,7 @@ class _Build:
         target = self.made.by_name[edge.target]
         target_name, reader = self._owner(edge.target)
         network = self.machine.network
-        level = len(read.loops)
+        level = max(self._level(reader, edge.touch), edge.common)
         wires, vector = operand_wires(target, edge)
         lanes = target.lanes if vector and target.vector in edge.touch else 1
         index = {digit: i for i, digit in enumerate(reader.domain)}
@@ -542,11 +544,9 @@ class _Build:
             unit = copy_name(target_name, reader_copy)
             channel = f"{read.name} -> {unit}"
             box = self._stored_box(pad, edge, index, reader_copy, None)
-            read.outputs.append(Port((channel,), level, edge.value))
-            late = self._late(edge, level)
-            self.drafts[unit].inputs.append(
-                Port((channel,), level, port_value(self.made, edge), (), (), late, (box,))
-            )
+            read.outputs.append(Port((channel,), len(read.loops), edge.value))
+            port = self._in_port(edge, (channel,), level, (), (box,))
+            self.drafts[unit].inputs.append(port)
             self.channels.append(
                 Channel(
                     channel,

@@ -148,7 +148,8 @@ def read_loops(
     """Loops of the read unit that feeds `edge`: the reader's, to the last that the value has."""
     name = groups[edge.target].main if edge.target in groups else edge.target
     reader = made.by_name[name]
-    loops = [(digit, made.trips(reader, digit)) for digit in reader.loops]
+    own = made.by_name[edge.target].loops
+    loops = [(digit, made.trips(reader, digit)) for digit in reader.loops if digit in own]
     turning = [i + 1 for i, (d, trips) in enumerate(loops) if d in edge.touch and trips > 1]
     return tuple(loops[: max([edge.common, *turning])])
 

@@ -174,6 +174,15 @@ FOUND = {
         "gemm with bias",
         "{tile: {j: 3}, time: [j.o], channels: {load b -> c: {at: ''}}}",
     ),
+    "a sum that waits for a loop outside the last": (
+        "gemm",
+        "{tile: {k: 5}, time: [i, k.o],"
+        " nodes: {c.part: {walk: [k, j], vector: {j: 2}}, c: {vector: {j: 2}}}}",
+    ),
+    "an operand that is used at the last turn of a loop outside its own": (
+        "attention causal",
+        "{time: [m.b], nodes: {bl: {walk: [heads, batch, m.i, n]}}}",
+    ),
     "several readers of one state in a unit": (
         "attention causal",
         "{time: [m.b], nodes: {r: {vector: {n: 2}}}}",
