@@ -17,7 +17,7 @@ SIZES = {"heads": 1, "n": 16, "m": KEYS, "d": 64}
 
 
 def _naive(depth: int | None = None) -> Mapping:
-    """Row by row, a score every 64 / 16 = 4 cycles; `depth` beats for the row, or what is derived."""
+    """Row by row, a score every 64 / 16 cycles; `depth` beats for a row, or what is derived."""
     nodes = {name: NodeSchedule(vector=LANES) for name in ("q.scaled", "s", "o")}
     channels = {SCORES: ChannelSchedule(depth=depth)} if depth else {}
     schedule = Schedule(
