@@ -13,9 +13,6 @@ from dataflow.nodes import Graph
 from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule
 from dataflow.validate import Case, CaseError
 
-LANES = 16
-"""Lanes of the machine that the counts were taken on; loops without a width of their own use all."""
-
 
 def case_schedule(case: Case) -> tuple[Graph, Schedule]:
     """Return the graph of a case and its schedule; CaseError where its family has none."""
@@ -52,14 +49,14 @@ def _node(
 def _gemm(case: Case) -> Schedule:
     """For i.o, j.o: for k.o load a k x j tile of b and, row by row, the i x k tile of a; each row's
     dot products fill a partial tile, which is added into the c tile; c is stored after the last k.o.
-    Loads and stores use the lanes of k, the addition all lanes.
+    Loads, stores and the addition use as many lanes as k.
     """
     lanes = _lanes(case, "k")
     outer = _unroll(case, "i.o", "j.o")
     copies = _unroll(case, "i.o", "j.o", "k.o", "i", "j")
     nodes = {
         "c.part": _node({"k": lanes}, copies),
-        "c": _node({"j": LANES}, outer),
+        "c": _node({"j": lanes}, outer),
         "load a": _node({"k": lanes}, _unroll(case, "i.o", "j.o", "k.o", "i")),
         "load b": _node({"j": lanes}, _unroll(case, "i.o", "j.o", "k.o")),
         "store c": _node({"j": lanes}, outer),
