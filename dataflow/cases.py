@@ -48,7 +48,7 @@ def _node(
 
 def _gemm(case: Case) -> Schedule:
     """For i.o, j.o: for k.o load a k x j tile of b and, row by row, the i x k tile of a; each row's
-    dot products fill a partial tile, which is added into the c tile; c is stored after the last k.o.
+    dot products fill a partial tile, which is added into the c tile, stored after the last k.o.
     Loads, stores and the addition use as many lanes as k.
     """
     lanes = _lanes(case, "k")
@@ -97,7 +97,7 @@ def _generated_dot_product(case: Case) -> Schedule:
 
 
 def _accumulate_buffer(case: Case) -> Schedule:
-    """For each n, fill a buffer of d words; add it into an accumulator, which is stored at the end."""
+    """For each n, fill a buffer of d words; add it into an accumulator, stored at the end."""
     copies = _unroll(case, "n")
     add = _lanes(case, "d", "accumulate")
     return Schedule(
@@ -159,7 +159,7 @@ def _filter_sum(case: Case) -> Schedule:
         "chosen",
         "total.part",
     )
-    nodes = {name: part for name in (*mapped, *(f"load {column}" for column in columns))}
+    nodes = dict.fromkeys((*mapped, *(f"load {column}" for column in columns)), part)
     return Schedule(tile=dict(case.tile), time=("n.o",), nodes=nodes)
 
 
