@@ -1,13 +1,13 @@
-"""The Program: plain data, the contract between mapping (which writes it) and the simulator (which reads it).
+"""The Program: plain data, the contract between mapping, which writes it, and the simulator.
 
 A Program is a list of units, each a loop nest, and of channels between them. A test may write one
 by hand. Nothing here knows how a Program came to be or how it will be run.
 
 The rules a reader needs (the simulator's own files restate them where they are executed):
 
-* A unit fires `product(trips)` times, its loops counting like an odometer, innermost last. Its first
-  `points` loops are its domain: one setting of them is a *point*, at which it works on one tile of
-  each value. The loops after them walk inside the tile, one beat a firing.
+* A unit fires `product(trips)` times, its loops counting like an odometer, innermost last. Its
+  first `points` loops are its domain: one setting of them is a *point*, at which it works on one
+  tile of each value. The loops after them walk inside the tile, one beat a firing.
 * A port is *used* at a firing when every loop inside its `level` stands at its last trip, and every
   loop named in `last` does too. An output port is pushed when used. An input port is popped when
   used; its front token must have arrived for every firing, used or not, unless the port is `late`,
