@@ -2,13 +2,14 @@
 
 from dataflow.sim.account import Account
 from dataflow.sim.deadlock import DeadlockError
-from dataflow.sim.result import Interrupted, OffChip, Result
-from dataflow.sim.simpy_engine import simulate
+from dataflow.sim.engines import simulate
+from dataflow.sim.result import EngineError, Interrupted, OffChip, Result
 from dataflow.sim.timing_graph import ProgramError
 
 __all__ = [
     "Account",
     "DeadlockError",
+    "EngineError",
     "Interrupted",
     "OffChip",
     "ProgramError",

@@ -8,7 +8,7 @@ high-water mark is enough, then by bisection below it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dataflow.program import Program
@@ -79,6 +79,34 @@ class Suspect:
     capacity: int
     places: tuple[int, ...]
     scratchpad: bool
+
+
+def judge(
+    program: Program,
+    graph: TimingGraph,
+    blocked: Sequence[Blocked],
+    waits: dict[str, tuple[int, str]],
+    cycle: int,
+    finishes: Callable[[TimingGraph], bool],
+) -> DeadlockError:
+    """Return what to say of a run stuck at `cycle`, with the capacity that would do.
+
+    waits: for each unit not finished, the place of the channel it waits at and "token" or "room".
+    finishes: whether the timing alone of another graph runs to its end.
+    """
+    found = suspects(program, graph, waits)
+    for suspect in found:
+        capacity = needed(graph, suspect, finishes)
+        if capacity is not None or suspect is found[-1]:
+            return DeadlockError(
+                tuple(blocked),
+                cycle,
+                suspect.name,
+                suspect.capacity,
+                capacity,
+                suspect.scratchpad,
+            )
+    return DeadlockError(tuple(blocked), cycle)
 
 
 def suspects(

@@ -38,7 +38,8 @@ import numpy as np
 from simpy import Environment, Event
 from simpy.events import EventPriority
 
-from dataflow.program import Access, Tensor, Unit
+from dataflow.errors import did_you_mean
+from dataflow.program import Access, Program, Tensor, Unit
 from dataflow.sim.account import OFF_CHIP
 from dataflow.sim.channel import Channel
 from dataflow.sim.coordinates import Coordinates, Walker, elements
@@ -96,6 +97,39 @@ def requests(
     return Requests(
         (bursts[fresh] * burst_bytes).tolist(), needs.tolist(), ends.tolist(), len(bursts)
     )
+
+
+def tensor_of(program: Program, unit: Unit) -> Tensor:
+    """Return the tensor that a load or store moves; ProgramError where there is none."""
+    assert isinstance(unit.work, Access)
+    tensors = {tensor.name: tensor for tensor in program.tensors}
+    if unit.work.tensor not in tensors:
+        hint = did_you_mean(unit.work.tensor, tensors)
+        raise ProgramError(
+            f"{unit.name}: tensor must be one of the program, got {unit.work.tensor!r}; {hint}"
+        )
+    return tensors[unit.work.tensor]
+
+
+def check_in_flight(unit: Unit, tensor: Tensor, tile: Requests, outstanding: int) -> None:
+    """Raise ProgramError where a beat has more bursts, all in flight at once, than may be."""
+    widest = max(need - end for need, end in zip(tile.needs, (0, *tile.ends), strict=False))
+    if widest > outstanding:
+        raise ProgramError(
+            f"{unit.name}: bursts of a beat must be at most the {outstanding}"
+            f" requests in flight, got {widest}; let its lanes run along the fastest axis of"
+            f" {tensor.name}"
+        )
+
+
+def check_tile(unit: Unit, tensor: Tensor, machine: Machine, counters: Sequence[int]) -> None:
+    """Raise ProgramError where the tile at a point has too many beats or bursts a beat."""
+    assert isinstance(unit.work, Access)
+    coords = Walker().box(unit.work.box, counters)
+    firings = math.prod(loop.trips for loop in unit.loops[unit.points :])
+    burst = machine.off_chip.burst_bytes
+    tile = requests(unit.work, tensor, coords, burst, firings, unit.name)
+    check_in_flight(unit, tensor, tile, machine.generators.outstanding_requests)
 
 
 class MemoryQueue(Channel):
@@ -231,20 +265,10 @@ class AddressGenerator:
                     self.firings,
                     self.unit.name,
                 )
-                self._check(found)
+                check_in_flight(self.unit, self.tensor, found, self.outstanding)
                 self.tiles[key] = coords, found  # the arrays are kept, so their ids hold
             self.useful_elems += found.useful_elems
             yield found
-
-    def _check(self, tile: Requests) -> None:
-        """A beat needs all its bursts in flight at once."""
-        widest = max(need - end for need, end in zip(tile.needs, (0, *tile.ends), strict=False))
-        if widest > self.outstanding:
-            raise ProgramError(
-                f"{self.unit.name}: bursts of a beat must be at most the {self.outstanding}"
-                f" requests in flight, got {widest}; let its lanes run along the fastest axis of"
-                f" {self.tensor.name}"
-            )
 
     def issue(self, at: int, address: int) -> None:
         """Send a request at cycle `at` or when the port is free."""

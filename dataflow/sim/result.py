@@ -27,7 +27,7 @@ class Result:
     cycles: the last arrival + 1. outputs: arrays by output name, float64 copies of what the
     machine computed (empty in a timing-only run). channel_peaks: the most slots of each channel
     taken at once, tokens in flight and credits on their way back included. complete: False where
-    the run was cut short; everything then covers what had run.
+    the run was cut short; everything then covers what had run. engine: which one ran.
     """
 
     cycles: int
@@ -38,6 +38,7 @@ class Result:
     firings: int = 0
     wall_seconds: float = 0.0
     complete: bool = True
+    engine: str = "simpy"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -46,3 +47,7 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, result: Result):
         self.result = result
         super().__init__(f"interrupted at cycle {result.cycles} after {result.firings} firings")
+
+
+class EngineError(ValueError):
+    """An engine that does not exist, cannot do what was asked, or cannot be loaded."""

@@ -11,52 +11,42 @@ Invariant: every action with time T is executed at env.now <= T.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from simpy import Environment, Event
 
-from dataflow.errors import did_you_mean
 from dataflow.program import Access, Program
 from dataflow.sim import account, timing_graph
 from dataflow.sim.channel import Channel
 from dataflow.sim.coordinates import Walker
-from dataflow.sim.deadlock import Blocked, DeadlockError, needed, suspects
+from dataflow.sim.deadlock import Blocked, DeadlockError, judge
 from dataflow.sim.firing import Gate, Running, fire_many, fire_once, move, ready, wait
-from dataflow.sim.offchip import AddressGenerator, LoadGenerator, Memory, StoreGenerator
+from dataflow.sim.interrupt import Progress, stop_on_signal
+from dataflow.sim.offchip import (
+    AddressGenerator,
+    LoadGenerator,
+    Memory,
+    StoreGenerator,
+    tensor_of,
+)
 from dataflow.sim.result import Interrupted, OffChip, Result
-from dataflow.sim.timing_graph import ProgramError, TimingGraph
+from dataflow.sim.timing_graph import TimingGraph
 from dataflow.sim.values import Values
 
-Progress = Callable[[int, int, int], None]
 _PROGRESS_FIRINGS = 1 << 16
 
 
-def simulate(
+def run(
     program: Program,
-    inputs: Mapping[str, Any] | None = None,
-    *,
-    values: bool = True,
+    inputs: Mapping[str, Any] | None,
     progress: Progress | None = None,
     max_cycles: int | None = None,
 ) -> Result:
-    """Run `program` and return its cycles, account and outputs.
-
-    inputs: arrays by name of input node; None, or values=False, runs the timing alone.
-    progress: called now and then with firings done, firings in all, and the cycle reached.
-    max_cycles: firings at this cycle or later do not happen; the result is then not complete.
-
-    Raises ProgramError where units and channels do not fit together, DeadlockError where nothing
-    can move, and Interrupted (with what had run) on a KeyboardInterrupt.
-    """
-    with_values = values and inputs is not None
-    graph = timing_graph.build(program, keep_points=with_values)
-    run = Run(program, graph, inputs if with_values else None, progress, max_cycles)
-    return run.go()
+    """Return the times of `program` and, with inputs, its values; raises as `simulate` does."""
+    graph = timing_graph.build(program, keep_points=inputs is not None)
+    return Run(program, graph, inputs, progress, max_cycles).go()
 
 
 class Run:
@@ -99,7 +89,6 @@ class Run:
 
     def _generators(self) -> dict[str, AddressGenerator]:
         """An address generator for each load and store unit, by name."""
-        tensors = {tensor.name: tensor for tensor in self.program.tensors}
         found: dict[str, AddressGenerator] = {}
         for place, unit in enumerate(self.program.units):
             if not isinstance(unit.work, Access):
@@ -107,14 +96,8 @@ class Run:
             machine = self.program.machine
             if self.memory is None:
                 self.memory = Memory(self.env, machine)
-            if unit.work.tensor not in tensors:
-                hint = did_you_mean(unit.work.tensor, tensors)
-                raise ProgramError(
-                    f"{unit.name}: tensor must be one of the program,"
-                    f" got {unit.work.tensor!r}; {hint}"
-                )
             kind = StoreGenerator if unit.kind == "store" else LoadGenerator
-            tensor = tensors[unit.work.tensor]
+            tensor = tensor_of(self.program, unit)
             found[unit.name] = kind(
                 self.env, place, unit, tensor, machine, self.memory, self.walker
             )
@@ -124,7 +107,7 @@ class Run:
         """Run to the end and return the result."""
         started = time.perf_counter()
         try:
-            with _stop_on_signal(self):
+            with stop_on_signal(self):
                 self.start()
         except KeyboardInterrupt:
             raise Interrupted(self._result(started, complete=False)) from None
@@ -164,19 +147,7 @@ class Run:
             if id(channel) in places:
                 waits[unit.plan.name] = (places[id(channel)], what)
         cycle = max(unit.last_fired for unit in self.units)
-        found = suspects(self.program, self.graph, waits)
-        for suspect in found:
-            capacity = needed(self.graph, suspect, self._finishes)
-            if capacity is not None or suspect is found[-1]:
-                return DeadlockError(
-                    tuple(blocked),
-                    cycle,
-                    suspect.name,
-                    suspect.capacity,
-                    capacity,
-                    suspect.scratchpad,
-                )
-        return DeadlockError(tuple(blocked), cycle)
+        return judge(self.program, self.graph, blocked, waits, cycle, self._finishes)
 
     def _finishes(self, graph: TimingGraph) -> bool:
         """Whether the timing alone of another graph runs to its end."""
@@ -285,25 +256,6 @@ class Run:
             requests=memory.reads + memory.writes,
             useful_bytes=useful,
         )
-
-
-@contextmanager
-def _stop_on_signal(run: Run) -> Iterator[None]:
-    """Let Ctrl-C stop `run` between two firings; a second one stops it at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def stop(*_: Any) -> None:
-        run.stop = True
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _most_pushes(graph: TimingGraph) -> list[int]:

@@ -1,9 +1,11 @@
 """Short forms for hand-written Programs."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from dataflow import sim
 from dataflow.graph import Graph
 from dataflow.index import affine
 from dataflow.program import (
@@ -115,3 +117,9 @@ def wire():
         tensor=make_tensor,
         host=Host,
     )
+
+
+@pytest.fixture(scope="session", params=["simpy", "fast"])
+def simulate(request):
+    """`simulate` by one engine, then by the other."""
+    return partial(sim.simulate, engine=request.param)

@@ -3,7 +3,7 @@
 import pytest
 
 from dataflow.program import Scratchpad
-from dataflow.sim import DeadlockError, simulate
+from dataflow.sim import DeadlockError
 
 
 def two_pass(wire, length, capacity):
@@ -29,7 +29,7 @@ def two_pass(wire, length, capacity):
     )
 
 
-def test_two_pass_with_a_short_buffer_names_it_and_the_capacity_that_would_do(wire):
+def test_two_pass_with_a_short_buffer_names_it_and_the_capacity_that_would_do(wire, simulate):
     with pytest.raises(DeadlockError) as caught:
         simulate(two_pass(wire, 100, 16))
     error = caught.value
@@ -44,20 +44,20 @@ def test_two_pass_with_a_short_buffer_names_it_and_the_capacity_that_would_do(wi
     assert "channel beside: capacity must be at least 100, got 16" in str(error)
 
 
-def test_two_pass_runs_with_the_capacity_named(wire):
+def test_two_pass_runs_with_the_capacity_named(wire, simulate):
     assert simulate(two_pass(wire, 100, 100)).complete
     with pytest.raises(DeadlockError):
         simulate(two_pass(wire, 100, 99))
 
 
-def test_two_pass_with_room_to_overlap_rows_runs_at_full_rate(wire):
+def test_two_pass_with_room_to_overlap_rows_runs_at_full_rate(wire, simulate):
     # divide starts a row 9 + 99 + 9 cycles after the source; rows follow without a gap where the
     # buffer covers that: 300 beats, then 18 more to the sink
     result = simulate(two_pass(wire, 100, 200))
     assert result.cycles == 99 + 9 + 9 + 299 + 9 + 1
 
 
-def test_scratchpad_that_is_too_shallow_is_named_with_the_depth_that_would_do(wire):
+def test_scratchpad_that_is_too_shallow_is_named_with_the_depth_that_would_do(wire, simulate):
     # the reader holds its first tile until the writer has sent three more beside it
     port = wire.port
     program = wire.program(
@@ -82,7 +82,7 @@ def test_scratchpad_that_is_too_shallow_is_named_with_the_depth_that_would_do(wi
     assert "scratchpad pad: depth must be at least 4, got 2" in str(error)
 
 
-def test_cycle_without_a_token_is_not_blamed_on_a_capacity(wire):
+def test_cycle_without_a_token_is_not_blamed_on_a_capacity(wire, simulate):
     program = wire.program(
         [
             wire.unit("ping", [4], [wire.port("b", 1)], [wire.port("a", 1)]),
@@ -94,7 +94,7 @@ def test_cycle_without_a_token_is_not_blamed_on_a_capacity(wire):
     assert caught.value.needed_capacity is None
 
 
-def test_full_channel_that_no_capacity_frees_is_said_so(wire):
+def test_full_channel_that_no_capacity_frees_is_said_so(wire, simulate):
     # the sink wants a token of b that is never sent; a fills up meanwhile
     program = wire.program(
         [

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hwspecs
-from dataflow.sim import simulate
 from dataflow.sim.coordinates import coordinates
 from dataflow.sim.offchip import requests
 
@@ -169,7 +168,7 @@ def programs(draw, wire, machine):
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_random_traffic_runs_as_the_rules_say(wire, data):
+def test_random_traffic_runs_as_the_rules_say(wire, data, simulate):
     program = data.draw(programs(wire, hwspecs.load("tungsten_20x20")))
     stepped = Stepped(program)
     result = simulate(program)

@@ -11,7 +11,7 @@ import pytest
 import hwspecs
 from dataflow.index import affine
 from dataflow.program import Access
-from dataflow.sim import ProgramError, simulate
+from dataflow.sim import ProgramError
 from dataflow.sim.coordinates import coordinates
 from dataflow.sim.offchip import requests
 
@@ -36,7 +36,7 @@ def loads(wire, machine, elems, count=1, **options):
     return wire.program([*units, sink], machine, tensors=tensors)
 
 
-def test_first_burst_arrives_after_every_latency_on_its_way(wire, machine):
+def test_first_burst_arrives_after_every_latency_on_its_way(wire, machine, simulate):
     result = simulate(loads(wire, machine, 16))
     # issue 0, memory 8, moved 13, back 44; beat fires at 44, arrives at 44 + 1 + 3
     assert result.cycles == 44 + 4 + 1
@@ -44,12 +44,12 @@ def test_first_burst_arrives_after_every_latency_on_its_way(wire, machine):
     assert result.accounts["sink"].off_chip == 48
 
 
-def test_second_burst_of_one_channel_waits_for_the_first(wire, machine):
+def test_second_burst_of_one_channel_waits_for_the_first(wire, machine, simulate):
     # bursts 0 and 4 meet in channel 0: 0 moves in 8..13, 4 reaches memory at 12, moves in 13..18
     assert simulate(loads(wire, machine, 80)).cycles == 18 + 31 + 4 + 1
 
 
-def test_streaming_load_reaches_the_rate_of_all_channels(wire, machine):
+def test_streaming_load_reaches_the_rate_of_all_channels(wire, machine, simulate):
     result = simulate(loads(wire, machine, 64 * 1024))
     # 4096 bursts over 4 channels, 5 cycles each, after 8 + 3 (the last channel's first request
     # reaches memory at 11)
@@ -58,13 +58,13 @@ def test_streaming_load_reaches_the_rate_of_all_channels(wire, machine):
     assert result.off_chip.read_bytes / result.cycles < 4 * 12.8
 
 
-def test_two_loads_share_the_channels(wire, machine):
+def test_two_loads_share_the_channels(wire, machine, simulate):
     result = simulate(loads(wire, machine, 64 * 256, count=2))
     # 2 x 1024 bursts; channel 3 sees the last first: both generators' burst 3 at cycle 11
     assert result.cycles == 11 + 512 * 5 + 31 + 4 + 1
 
 
-def test_few_outstanding_requests_bound_the_rate(wire, machine):
+def test_few_outstanding_requests_bound_the_rate(wire, machine, simulate):
     fields = machine.generators.model_copy(update={"outstanding_requests": 2})
     machine = machine.model_copy(update={"generators": fields})
     # request k + 2 goes a cycle after beat k fired: two bursts each 44 + 1 cycles, 8 bursts;
@@ -72,14 +72,14 @@ def test_few_outstanding_requests_bound_the_rate(wire, machine):
     assert simulate(loads(wire, machine, 128)).cycles == 3 * 45 + 1 + 44 + 4 + 1
 
 
-def test_narrow_beats_share_the_request_of_their_burst(wire, machine):
+def test_narrow_beats_share_the_request_of_their_burst(wire, machine, simulate):
     result = simulate(loads(wire, machine, 32, lanes=4))
     # 8 beats, 2 bursts: back at 44 and 45; beats fire at 44..51
     assert result.off_chip.requests == 2
     assert result.cycles == 51 + 4 + 1
 
 
-def test_store_ends_with_its_last_acknowledgement(wire, machine):
+def test_store_ends_with_its_last_acknowledgement(wire, machine, simulate):
     def program(beats):
         return wire.program(
             [
@@ -98,7 +98,7 @@ def test_store_ends_with_its_last_acknowledgement(wire, machine):
     assert result.off_chip.write_bytes == 64_000
 
 
-def test_store_is_held_by_its_unacknowledged_bursts(wire, machine):
+def test_store_is_held_by_its_unacknowledged_bursts(wire, machine, simulate):
     fields = machine.generators.model_copy(update={"outstanding_requests": 1})
     machine = machine.model_copy(update={"generators": fields})
     program = wire.program(
@@ -115,7 +115,7 @@ def test_store_is_held_by_its_unacknowledged_bursts(wire, machine):
     assert result.accounts["store"].off_chip == 2 * 42
 
 
-def test_beats_past_a_tile_s_end_spend_their_cycle_and_move_nothing(wire, machine):
+def test_beats_past_a_tile_s_end_spend_their_cycle_and_move_nothing(wire, machine, simulate):
     # 3 tiles of 64 cover 144 elements: 4 + 4 + 1 beats with data, 12 firings
     program = wire.program(
         [
@@ -176,7 +176,7 @@ def test_tile_of_more_beats_than_firings_is_refused(wire):
         requests(access, tensor, coords, 32, 3, "load")
 
 
-def test_beat_of_more_bursts_than_may_be_in_flight_is_refused(wire, machine):
+def test_beat_of_more_bursts_than_may_be_in_flight_is_refused(wire, machine, simulate):
     fields = machine.generators.model_copy(update={"outstanding_requests": 4})
     machine = machine.model_copy(update={"generators": fields})
     with pytest.raises(ProgramError, match="must be at most the 4 requests in flight, got 8"):

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow.sim import DeadlockError, simulate
+from dataflow.sim import DeadlockError
 
 
 def settings_of(unit):
@@ -160,7 +160,7 @@ def programs(draw, wire):
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_random_program_runs_as_its_rules_say(wire, data):
+def test_random_program_runs_as_its_rules_say(wire, data, simulate):
     program = data.draw(programs(wire))
     literal = Literal(program)
     try:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow.sim import DeadlockError, Interrupted, ProgramError, simulate, timing_graph
+from dataflow.sim import DeadlockError, Interrupted, ProgramError, timing_graph
 from dataflow.sim.simpy_engine import Run
 
 
@@ -25,41 +25,41 @@ def chain(wire, loops, **channels):
     )
 
 
-def test_chain_of_two_takes_its_firings_and_two_latencies(wire):
+def test_chain_of_two_takes_its_firings_and_two_latencies(wire, simulate):
     # last firing of the first at 63, of the second at 63 + 9, arrival at + 9, + 1
     assert simulate(chain(wire, [64])).cycles == 63 + 9 + 9 + 1
 
 
-def test_loops_that_no_port_tells_apart_do_not_matter(wire):
+def test_loops_that_no_port_tells_apart_do_not_matter(wire, simulate):
     assert simulate(chain(wire, [4, 1, 8, 2])).cycles == 82
 
 
-def test_initiation_interval_spaces_the_firings(wire):
+def test_initiation_interval_spaces_the_firings(wire, simulate):
     program = chain(wire, [64])
     units = (dataclasses.replace(program.units[0], ii_cycles=4), *program.units[1:])
     # the last firing of the first comes at 63 * 4
     assert simulate(dataclasses.replace(program, units=units)).cycles == 252 + 9 + 9 + 1
 
 
-def test_short_fifo_lets_capacity_beats_through_each_round_trip(wire):
+def test_short_fifo_lets_capacity_beats_through_each_round_trip(wire, simulate):
     # a slot is free again 9 (latency) + 1 (credit) cycles after its push: 4 beats each 10 cycles;
     # beat 63 is number 3 of round 15: 15 * 10 + 3
     assert simulate(chain(wire, [64], a={"capacity": 4})).cycles == 153 + 18 + 1
 
 
-def test_full_rate_needs_latency_and_credit_delay(wire):
+def test_full_rate_needs_latency_and_credit_delay(wire, simulate):
     assert simulate(chain(wire, [64], a={"capacity": 10})).cycles == 82
     # 9 beats each 10 cycles: beat 63 is number 0 of round 7
     assert simulate(chain(wire, [64], a={"capacity": 9})).cycles == 70 + 18 + 1
 
 
-def test_credit_delay_lengthens_the_round_trip(wire):
+def test_credit_delay_lengthens_the_round_trip(wire, simulate):
     # 4 beats each 9 + 5 cycles
     program = chain(wire, [64], a={"capacity": 4, "credit_cycles": 5})
     assert simulate(program).cycles == 15 * 14 + 3 + 18 + 1
 
 
-def test_reader_that_reuses_a_token_pops_where_its_inner_loop_wraps(wire):
+def test_reader_that_reuses_a_token_pops_where_its_inner_loop_wraps(wire, simulate):
     # 8 tokens, each used 5 times: the second fires from 9 on at every cycle, 40 times
     program = wire.program(
         [
@@ -71,7 +71,7 @@ def test_reader_that_reuses_a_token_pops_where_its_inner_loop_wraps(wire):
     assert simulate(program).cycles == 9 + 39 + 9 + 1
 
 
-def test_writer_pushes_where_its_inner_loop_wraps(wire):
+def test_writer_pushes_where_its_inner_loop_wraps(wire, simulate):
     # pushes at 4, 9, ..., 39; the last arrives at 39 + 9
     program = wire.program(
         [
@@ -85,7 +85,7 @@ def test_writer_pushes_where_its_inner_loop_wraps(wire):
     assert result.accounts["sink"].waiting == 13 + 7 * 4
 
 
-def test_port_with_last_is_used_only_on_the_last_trip_of_its_loop(wire):
+def test_port_with_last_is_used_only_on_the_last_trip_of_its_loop(wire, simulate):
     # loops k, j: k is carried, so 4 pushes in the last of 3 rounds, at 8, 9, 10, 11
     program = wire.program(
         [
@@ -96,7 +96,7 @@ def test_port_with_last_is_used_only_on_the_last_trip_of_its_loop(wire):
     assert simulate(program).cycles == 11 + 9 + 1
 
 
-def test_late_port_waits_only_where_it_is_used(wire):
+def test_late_port_waits_only_where_it_is_used(wire, simulate):
     def program(late):
         return wire.program(
             [
@@ -112,7 +112,7 @@ def test_late_port_waits_only_where_it_is_used(wire):
     assert simulate(program(True)).cycles == 100 + 9 + 1
 
 
-def test_scatter_and_gather_take_channels_in_turn(wire):
+def test_scatter_and_gather_take_channels_in_turn(wire, simulate):
     program = wire.program(
         [
             wire.unit("first", [16], [], [wire.port("a0 a1", 1, select=((0, 1, 2),))]),
@@ -129,7 +129,7 @@ def test_scatter_and_gather_take_channels_in_turn(wire):
     assert result.accounts["odd"].waiting == 10 + 7
 
 
-def test_select_of_two_loops_counts_in_mixed_radix(wire):
+def test_select_of_two_loops_counts_in_mixed_radix(wire, simulate):
     # channel = (i % 2) * 2 + j % 2 for i, j in 2 x 4: each of the four sees two tokens
     names = "a0 a1 a2 a3"
     program = wire.program(
@@ -145,7 +145,7 @@ def test_select_of_two_loops_counts_in_mixed_radix(wire):
     assert result.accounts["s1"].done == 17 - 13
 
 
-def test_select_with_a_divisor_takes_channels_in_groups(wire):
+def test_select_with_a_divisor_takes_channels_in_groups(wire, simulate):
     # firings 0 1 go to a0, 2 3 to a1, 4 5 to a0, 6 7 to a1
     program = wire.program(
         [
@@ -159,7 +159,7 @@ def test_select_with_a_divisor_takes_channels_in_groups(wire):
     assert result.cycles == 7 + 9 + 1
 
 
-def test_multicast_goes_at_the_pace_of_its_slowest_reader(wire):
+def test_multicast_goes_at_the_pace_of_its_slowest_reader(wire, simulate):
     program = wire.program(
         [
             wire.unit("first", [32], [], [wire.port("a", 1), wire.port("b", 1)]),
@@ -175,7 +175,7 @@ def test_multicast_goes_at_the_pace_of_its_slowest_reader(wire):
 
 
 @pytest.mark.parametrize(("depth", "interval"), [(1, 9), (2, 5), (4, 3), (9, 1), (16, 1)])
-def test_feedback_with_initial_tokens_sets_the_interval(wire, depth, interval):
+def test_feedback_with_initial_tokens_sets_the_interval(wire, depth, interval, simulate):
     # a token comes back 9 cycles after it was used: depth firings each 9 cycles
     program = wire.program(
         [
@@ -195,7 +195,7 @@ def test_feedback_with_initial_tokens_sets_the_interval(wire, depth, interval):
     assert interval == math.ceil(9 / depth)
 
 
-def test_accounts_say_what_each_gap_waited_for(wire):
+def test_accounts_say_what_each_gap_waited_for(wire, simulate):
     program = chain(wire, [8], a={"capacity": 4}, b={"capacity": 2})
     result = simulate(program)
     # the second: pushes b in pairs each 10 cycles: 9, 10, 19, 20, 29, 30, 39, 40
@@ -206,7 +206,7 @@ def test_accounts_say_what_each_gap_waited_for(wire):
     assert (first.busy, first.blocked, first.done) == (8, 6 + 0 + 8, 50 - 22)
 
 
-def test_tie_between_token_and_room_is_charged_to_the_token(wire):
+def test_tie_between_token_and_room_is_charged_to_the_token(wire, simulate):
     # the second fires at 0 + 9; for its second firing both the token (pushed at 10) and the slot
     # of b (popped at 18, credit 1) come at 19
     program = wire.program(
@@ -221,19 +221,19 @@ def test_tie_between_token_and_room_is_charged_to_the_token(wire):
     assert (second.waiting, second.blocked) == (9 + 9, 0)
 
 
-def test_peak_is_the_least_capacity_that_changes_nothing(wire):
+def test_peak_is_the_least_capacity_that_changes_nothing(wire, simulate):
     result = simulate(chain(wire, [64]))
     assert result.channel_peaks == {"a": 10, "b": 10}
 
 
-def test_run_beyond_max_cycles_is_cut(wire):
+def test_run_beyond_max_cycles_is_cut(wire, simulate):
     result = simulate(chain(wire, [64]), max_cycles=40)
     assert not result.complete
     assert result.accounts["first"].firings == 40
     assert result.accounts["sink"].firings == 40 - 18
 
 
-def test_progress_is_told_and_its_interrupt_reports_what_had_run(wire):
+def test_progress_is_told_and_its_interrupt_reports_what_had_run(wire, simulate):
     seen = []
 
     def stop(done, total, cycle):
@@ -249,7 +249,7 @@ def test_progress_is_told_and_its_interrupt_reports_what_had_run(wire):
     assert all(account.total == result.cycles for account in result.accounts.values())
 
 
-def test_all_wiring_faults_come_in_one_raise(wire):
+def test_all_wiring_faults_come_in_one_raise(wire, simulate):
     program = chain(wire, [4])
     channels = (
         dataclasses.replace(program.channels[0], reader="secnd"),
@@ -273,7 +273,7 @@ def chains(draw):
 
 @settings(max_examples=40, deadline=None)
 @given(case=chains())
-def test_random_chain_follows_the_recurrence(wire, case):
+def test_random_chain_follows_the_recurrence(wire, case, simulate):
     """The firing rule, written as the plain recurrence over firings."""
     firings, links = case
     units, given_channels = [], {}
@@ -302,7 +302,7 @@ def test_random_chain_follows_the_recurrence(wire, case):
     assert all(result.channel_peaks[name] <= c["capacity"] for name, c in given_channels.items())
 
 
-def test_interrupt_signal_stops_between_two_firings(wire):
+def test_interrupt_signal_stops_between_two_firings(wire, simulate):
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(Interrupted) as stopped:
         simulate(chain(wire, [100_000]), progress=lambda *_: signal.raise_signal(signal.SIGINT))
@@ -318,7 +318,7 @@ def test_long_run_keeps_its_channels_short(wire):
     assert all(len(c.arrivals) + len(c.credits) < 20_000 for c in run.channels)
 
 
-def test_deadlock_is_an_error(wire):
+def test_deadlock_is_an_error(wire, simulate):
     program = wire.program(
         [
             wire.unit("ping", [4], [wire.port("b", 1)], [wire.port("a", 1)]),

@@ -1,0 +1,329 @@
+"""A timing graph, with its Program's loads and stores, written as the fast engine's one array.
+
+`fast_kernel.py` and `fast_memory.py` say what the words and the fields of each row mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dataflow.program import Access, Program, Tensor, Unit
+from dataflow.sim import fast_kernel as kernel
+from dataflow.sim import fast_memory as memory
+from dataflow.sim.account import BLOCKED, OFF_CHIP
+from dataflow.sim.offchip import tensor_of
+from dataflow.sim.result import EngineError
+from dataflow.sim.timing_graph import PortPlan, TimingGraph, UnitPlan
+
+_MOST_PARTS = 1 << 62
+
+
+class Layout:
+    """Where things lie, and the array before cycle 0.
+
+    units, channels: places of rows, in the graph's order. generated: for each load and store its
+    place among the units, the unit and its tensor; generators: the places of their rows.
+    Raises ProgramError where a tensor is unknown.
+    """
+
+    def __init__(self, program: Program, graph: TimingGraph):
+        self.graph = graph
+        self.generated: list[tuple[int, Unit, Tensor]] = [
+            (place, unit, tensor_of(program, unit))
+            for place, unit in enumerate(program.units)
+            if isinstance(unit.work, Access)
+        ]
+        self.words: list[int] = [0] * memory.ALL_WORDS
+        self.room = 0
+        self.rooms: list[int] = []
+        count = len(self.generated)
+        self.units = self.rows(len(graph.units), kernel.UNIT_FIELDS)
+        self.generators = self.rows(count, memory.GENERATOR_FIELDS)
+        self.channels = self.rows(len(graph.channels) + count, kernel.CHANNEL_FIELDS)
+        self.queues = dict(
+            zip([place for place, _, _ in self.generated], self.channels[-count:], strict=False)
+        )
+        self.add_channels()
+        for plan, u in zip(graph.units, self.units, strict=True):
+            self.add_unit(plan, u)
+        self.set(0, {memory.HEADS: self.add([kernel.NEVER] * count)})
+        if count:
+            self.set(0, chip_words(program))
+            self.set(0, {memory.FREE_AT: self.add([0] * (2 * self.words[memory.CHANNELS]))})
+        for number, (place, unit, tensor) in enumerate(self.generated):
+            self.add_generator(number, place, unit, tensor)
+        self.add_worklist()
+
+    def array(self) -> np.ndarray:
+        """Return the array: all words, then room for the rings (which costs nothing until used)."""
+        size = len(self.words)
+        for place in self.rooms:
+            self.words[place] += size
+        self.rooms.clear()
+        s = np.zeros(size + self.room, np.int64)
+        s[:size] = self.words
+        return s
+
+    def add(self, values: Sequence[int]) -> int:
+        """Append words; return their place."""
+        place = len(self.words)
+        self.words += values
+        return place
+
+    def rows(self, count: int, fields: int) -> list[int]:
+        """Append rows of zeros; return their places."""
+        first = self.add([0] * (count * fields))
+        return list(range(first, len(self.words), fields))
+
+    def set(self, row: int, fields: dict[int, int]) -> None:
+        """Set fields of a row, or words where it is 0."""
+        for field, value in fields.items():
+            self.words[row + field] = value
+
+    def reserve(self, place: int, size: int) -> None:
+        """Let the word at `place` point to `size` words of room."""
+        self.words[place] = self.room
+        self.rooms.append(place)
+        self.room += size
+
+    def add_channels(self) -> None:
+        """Fill the rows of channels, the queues to generators last."""
+        units = self.graph.units
+        for plan, c in zip(self.graph.channels, self.channels, strict=False):
+            # room beyond all that can be pushed is never used
+            capacity = min(plan.capacity, plan.initial + units[plan.writer].firings)
+            self.add_rings(c, capacity)
+            fields = {
+                kernel.WRITTEN: plan.initial,
+                kernel.INITIAL: plan.initial,
+                kernel.WRITE_AT: plan.initial % capacity,
+                kernel.LATENCY: plan.latency_cycles,
+                kernel.CREDIT: plan.credit_cycles,
+                kernel.TOKEN_CHARGE: plan.token_charge,
+                kernel.ROOM_CHARGE: BLOCKED,
+                kernel.READER: self.units[plan.reader],
+                kernel.WRITER: self.units[plan.writer],
+                kernel.PEAK: max(1, plan.initial),
+                kernel.LAST_ARRIVAL: 0 if plan.initial else -1,
+            }
+            self.set(c, fields)
+        for g, (place, unit, _) in zip(self.generators, self.generated, strict=True):
+            beats = held_beats(unit)
+            ends = [g, self.units[place]]
+            writer, reader = reversed(ends) if unit.kind == "store" else ends
+            fields = {
+                kernel.READ: -beats if unit.kind == "store" else 0,  # no beat is allowed yet
+                kernel.CREDIT: 1,
+                kernel.TOKEN_CHARGE: OFF_CHIP,
+                kernel.ROOM_CHARGE: OFF_CHIP,
+                kernel.READER: reader,
+                kernel.WRITER: writer,
+                kernel.IS_QUEUE: 1,
+            }
+            self.add_rings(self.queues[place], beats)
+            self.set(self.queues[place], fields)
+
+    def add_rings(self, c: int, capacity: int) -> None:
+        """Give a channel its room."""
+        self.words[c + kernel.CAPACITY] = capacity
+        self.reserve(c + kernel.ARRIVALS, capacity)
+        self.reserve(c + kernel.CREDITS, capacity)
+
+    def add_unit(self, plan: UnitPlan, u: int) -> None:
+        """Fill a unit's row; add its loops and ports, one of them to its generator's queue."""
+        depth = len(plan.trips)
+        ports = (*plan.inputs, *plan.outputs)
+        named = {loop for port in ports for loop in port.last}
+        named |= {entry[0] for port in ports for entry in port.select}
+        # where ports tell the innermost loop's firings apart, each is a run of its own
+        outer = depth if depth == 0 or depth - 1 in named else depth - 1
+        loops = self.add([word for trips in plan.trips for word in (trips, 0)])
+        queue = self.queues.get(self.units.index(u))
+        extra = (
+            [] if queue is None else [self.port(PortPlan((), depth, (), (), False), loops, [queue])]
+        )
+        stores = plan.kind == "store"
+        inputs = [self.port(port, loops) for port in plan.inputs] + ([] if stores else extra)
+        outputs = [self.port(port, loops) for port in plan.outputs] + (extra if stores else [])
+        first = self.add([word for row in (*inputs, *outputs) for word in row])
+        middle = first + len(inputs) * kernel.PORT_FIELDS
+        fields = {
+            kernel.IS_UNIT: 1,
+            kernel.LAST_FIRED: -1,
+            kernel.II: plan.ii_cycles,
+            kernel.INNER: plan.trips[-1] if outer < depth else 1,
+            kernel.OUTER: outer,
+            kernel.DEPTH: depth,
+            kernel.LOOPS: loops,
+            kernel.PORTS: first,
+            kernel.OUTPUTS: middle,
+            kernel.PORTS_END: middle + len(outputs) * kernel.PORT_FIELDS,
+        }
+        self.set(u, fields)
+
+    def port(self, port: PortPlan, loops: int, links: list[int] | None = None) -> list[int]:
+        """Return a port's row, after adding what it points to."""
+        links = links or [self.channels[channel] for channel in port.channels]
+        link = self.add(links)
+        lasts = self.add([loops + 2 * loop for loop in port.last])
+        selects = self.add([w for at, *rest in port.select for w in (loops + 2 * at, *rest)])
+        end = len(self.words)
+        return [port.level, int(port.late), link, lasts, selects, selects, end, 0, 0]
+
+    def add_worklist(self) -> None:
+        """All units and generators are on it, in order; one place stays free."""
+        members = [*self.units, *self.generators]
+        first = self.add([*members, 0])
+        self.set(
+            0,
+            {
+                kernel.WORKLIST: first,
+                kernel.HEAD: first,
+                kernel.TAIL: first + len(members),
+                kernel.WORKLIST_END: first + len(members) + 1,
+            },
+        )
+        self.reserve(kernel.TIMES, kernel.CHUNK)
+
+    def add_generator(self, number: int, place: int, unit: Unit, tensor: Tensor) -> None:
+        """Fill a generator's row; add its loops, axes, forms and rings."""
+        access = unit.work
+        assert isinstance(access, Access)
+        g, words = self.generators[number], self.words
+        firings = point_firings(unit)
+        trips = [loop.trips for loop in unit.loops[: unit.points]]
+        loops = self.add([word for trip in trips for word in (trip, 0)])
+        beats, flight = held_beats(unit), words[memory.OUTSTANDING] + 1
+        bursts = (beats if unit.kind == "store" else firings) * access.lanes + flight
+        forms, factors, constant = self.add_forms(access, tensor)
+        axes = self.add_axes(access, factors, loops)
+        fields = {
+            memory.UNIT: self.units[place],
+            memory.QUEUE: self.queues[place],
+            memory.STORES: int(unit.kind == "store"),
+            memory.LOOPS: loops,
+            memory.POINTS: unit.points,
+            memory.FIRINGS: firings,
+            memory.AXES: axes,
+            memory.AXES_END: axes + max(1, len(access.order)) * memory.AXIS_FIELDS,
+            memory.FORMS: forms,
+            memory.FORMS_END: forms + len(access.index) * memory.FORM_FIELDS,
+            memory.CONSTANT: constant,
+            memory.BASE: tensor.base_bytes,
+            memory.ELEMENT: tensor.element_bytes,
+            memory.LANES: access.lanes,
+            memory.BEATS: beats,
+            memory.BURSTS: bursts,
+            memory.OLDEST: words[memory.HEADS] + number,
+            memory.LAST_BACK: -1,
+        }
+        self.set(g, fields)
+        for ring, size in ((memory.NEEDS, beats), (memory.ENDS, beats), (memory.PLACES, bursts)):
+            self.reserve(g + ring, size)
+        for ring in (memory.FREED, memory.REACH, memory.BACK):
+            self.reserve(g + ring, flight)
+        self.set(
+            0, {memory.GENERATORS: self.generators[0], memory.GENERATORS_END: self.channels[0]}
+        )
+
+    def add_forms(self, access: Access, tensor: Tensor) -> tuple[int, dict[str, int], int]:
+        """Add the forms of an index; return their place, and an element's offset: the factor of
+        each axis and the constant."""
+        factors = dict.fromkeys(access.order, 0)
+        constant, stride, rows = 0, 1, []
+        for form, extent in zip(reversed(access.index), reversed(tensor.shape), strict=True):
+            terms = dict(form.terms)
+            at = self.add([terms.get(axis, 0) for axis in access.order] or [0])
+            rows += [form.constant, extent, at, 0, 0]
+            for axis, factor in form.terms:
+                factors[axis] += stride * factor
+            constant += stride * form.constant
+            stride *= extent
+        return self.add(rows), factors, constant
+
+    def add_axes(self, access: Access, factors: dict[str, int], loops: int) -> int:
+        """Add the axes of an access from slow to fast (one of one element where there is none)."""
+        walks = {walk.axis: walk for walk in access.box}
+        rows = [
+            self.add_axis(walks[axis].extent, walks[axis].digits, loops) for axis in access.order
+        ]
+        for row, axis in zip(rows, access.order, strict=True):
+            row[0][memory.FACTOR] = factors[axis]
+        rows = rows or [self.add_axis(1, (), loops)]
+        places = self.rows(len(rows), memory.AXIS_FIELDS)
+        for a, (row, coords, scratch) in zip(places, rows, strict=True):
+            self.set(a, row)
+            self.reserve(a + memory.COORDS, coords)
+            self.reserve(a + memory.SCRATCH, scratch)
+        return places[0]
+
+    def add_axis(
+        self, extent: int, digits: Sequence, loops: int
+    ) -> tuple[dict[int, int], int, int]:
+        """Add an axis's digits and pieces; return its fields, the most coordinates that it and one
+        of its digits have."""
+        most, widest, moved_by, rows = 1, 1, -1, []
+        for digit in digits:
+            ways, pieces = 1, []
+            for piece in digit.pieces:
+                counter = 0
+                if piece.loop is None:
+                    ways *= len(range(piece.copy, piece.count, piece.copies))
+                else:
+                    counter, moved_by = loops + 2 * piece.loop + 1, max(moved_by, piece.loop)
+                pieces += [piece.step, piece.count, counter, piece.copies, piece.copy]
+            first = self.add(pieces)
+            rows += [digit.stride, digit.extent, first, len(self.words)]
+            most, widest = most * max(1, ways), max(widest, ways)
+        first = self.add(rows)
+        fields = {
+            memory.EXTENT: extent,
+            memory.DIGITS: first,
+            memory.DIGITS_END: len(self.words),
+            memory.FACTOR: 0,
+            memory.MOVED_BY: moved_by,
+        }
+        return fields, most, widest
+
+
+def point_firings(unit: Unit) -> int:
+    """Firings of a unit at one point."""
+    return math.prod(loop.trips for loop in unit.loops[unit.points :])
+
+
+def held_beats(unit: Unit) -> int:
+    """Beats that a generator may hold at once, and one."""
+    return min(unit.firings, memory.AHEAD_BEATS + point_firings(unit)) + 1
+
+
+def chip_words(program: Program) -> dict[int, int]:
+    """The machine's numbers; times inside a channel are whole numbers of 1 / parts cycles."""
+    chip, generators = program.machine.off_chip, program.machine.generators
+    moved = chip.burst_bytes * Fraction(program.machine.clock_hz)
+    read, write = moved / Fraction(chip.read_bytes_per_s), moved / Fraction(chip.write_bytes_per_s)
+    parts = math.lcm(read.denominator, write.denominator)
+    if parts > _MOST_PARTS:
+        raise EngineError(
+            f"{program.machine.name}: off_chip rates must make a burst's cycles fractions with a"
+            f" common denominator of at most {_MOST_PARTS}, got {parts}; round them or pass"
+            " engine='simpy'"
+        )
+    read_cycles, read_parts = divmod(int(read * parts), parts)
+    write_cycles, write_parts = divmod(int(write * parts), parts)
+    return {
+        memory.OUTSTANDING: generators.outstanding_requests,
+        memory.GENERATOR_LATENCY: generators.latency_cycles,
+        memory.LATENCY: chip.latency_cycles,
+        memory.BURST: chip.burst_bytes,
+        memory.INTERLEAVE: chip.interleave_bytes,
+        memory.PARTS: parts,
+        memory.READ_CYCLES: read_cycles,
+        memory.READ_PARTS: read_parts,
+        memory.WRITE_CYCLES: write_cycles,
+        memory.WRITE_PARTS: write_parts,
+        memory.CHANNELS: chip.channels,
+    }

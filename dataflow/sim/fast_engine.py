@@ -1,0 +1,238 @@
+"""The fast engine: the times of a run worked out by compiled code; values are not.
+
+It runs the same timing graph as the SimPy engine by the same rules, and its result is equal in
+everything: cycles, accounts, peaks, traffic, deadlocks. `fast_arrays.py` writes a graph as arrays,
+`fast_kernel.py` fires units, `fast_memory.py` serves requests.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from pathlib import Path
+
+from numba import njit
+
+from dataflow.program import Program
+from dataflow.sim import account, fast_kernel, fast_memory, offchip, timing_graph
+from dataflow.sim.account import CAUSES
+from dataflow.sim.deadlock import Blocked, DeadlockError, judge
+from dataflow.sim.fast_arrays import Layout
+from dataflow.sim.fast_kernel import (
+    ARRIVALS,
+    BUDGET,
+    CAPACITY,
+    CREDITS,
+    CUT,
+    FIRED,
+    FREE,
+    GAPS,
+    HEAD,
+    INITIAL,
+    IS_UNIT,
+    LACKS,
+    LAST_ARRIVAL,
+    LAST_FIRED,
+    LATENCY,
+    MAX_CYCLES,
+    NEVER,
+    PEAK,
+    READ,
+    TAIL,
+    TOTAL,
+    WORKLIST,
+    WORKLIST_END,
+    WRITTEN,
+    advance,
+)
+from dataflow.sim.fast_memory import FAULTY, run_generator, serve
+from dataflow.sim.interrupt import Progress, stop_on_signal
+from dataflow.sim.result import Interrupted, OffChip, Result
+from dataflow.sim.timing_graph import TimingGraph
+
+_PROGRESS_FIRINGS = 1 << 16
+
+
+def _compiled(stamp: int):
+    """Return `run`, from Numba's cache on disk where all its source is the same.
+
+    Numba looks at the file of the outermost function only; `stamp`, a checksum of all of them, is
+    part of the key as `run` reads it.
+    """
+
+    @njit(cache=True, error_model="numpy")
+    def run(s):
+        """Run until nothing can move; False where it paused or an access is faulty."""
+        while stamp >= 0:
+            while s[HEAD] != s[TAIL]:
+                member = s[s[HEAD]]
+                s[HEAD] = s[HEAD] + 1 if s[HEAD] + 1 < s[WORKLIST_END] else s[WORKLIST]
+                if s[member + IS_UNIT]:
+                    advance(s, member)
+                else:
+                    run_generator(s, member)
+                if s[FAULTY] or s[TOTAL] >= s[BUDGET]:
+                    return False
+            if not serve(s):
+                return True
+        return True
+
+    return run
+
+
+_SOURCES = (fast_kernel.__file__, fast_memory.__file__, __file__)
+_run = _compiled(zlib.crc32(b"".join(Path(path).read_bytes() for path in _SOURCES)))
+
+
+class Run:
+    """One run of a timing graph."""
+
+    def __init__(
+        self,
+        program: Program,
+        graph: TimingGraph,
+        progress: Progress | None = None,
+        max_cycles: int | None = None,
+    ):
+        self.program = program
+        self.graph = graph
+        self.progress = progress
+        self.stop = False
+        self.layout = Layout(program, graph)
+        self.s = self.layout.array()
+        self.s[MAX_CYCLES] = NEVER if max_cycles is None else max_cycles
+
+    def go(self) -> Result:
+        """Run to the end and return the result."""
+        started = time.perf_counter()
+        try:
+            with stop_on_signal(self):
+                self.start()
+        except KeyboardInterrupt:
+            raise Interrupted(self._result(started, complete=False)) from None
+        cut = bool(self.s[CUT])
+        if not cut and not self.finished:
+            raise self._deadlock()
+        return self._result(started, complete=not cut)
+
+    def start(self) -> None:
+        """Run until nothing can move."""
+        s = self.s
+        while True:
+            s[BUDGET] = s[TOTAL] + _PROGRESS_FIRINGS
+            ended = _run(s)
+            if s[FAULTY]:
+                self._refuse(int(s[FAULTY]))
+            if ended:
+                return
+            if self.stop:
+                raise KeyboardInterrupt
+            if self.progress is not None:
+                cycle = max(self._units(LAST_FIRED))
+                self.progress(int(s[TOTAL]), self.graph.firings, cycle)
+
+    def _units(self, field: int) -> list[int]:
+        """A field of every unit."""
+        return [int(self.s[u + field]) for u in self.layout.units]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every unit has fired all it will."""
+        return self._units(FIRED) == [plan.firings for plan in self.graph.units]
+
+    def _refuse(self, g: int) -> None:
+        """Raise what the SimPy engine says about the tile in hand of a generator."""
+        _, unit, tensor = self.layout.generated[self.layout.generators.index(g)]
+        loops = int(self.s[g + fast_memory.LOOPS])
+        counters = self.s[loops + 1 : loops + 2 * unit.points : 2].tolist()
+        offchip.check_tile(unit, tensor, self.program.machine, counters)
+        raise AssertionError(f"{unit.name}: a tile was refused that the rules allow")
+
+    def _result(self, started: float, complete: bool) -> Result:
+        s, layout = self.s, self.layout
+        ends = [-1, *self._units(LAST_FIRED)]
+        ends += [
+            s[c + LAST_ARRIVAL]
+            for c, plan in zip(layout.channels, self.graph.channels, strict=False)
+            if plan.carries
+        ]
+        ends += [s[g + fast_memory.LAST_BACK] for g in layout.generators]
+        cycles = int(max(ends)) + 1
+        gaps = [s[u + GAPS : u + GAPS + len(CAUSES)].tolist() for u in layout.units]
+        rows = zip(self.graph.units, gaps, self._units(FIRED), strict=True)
+        accounts = {
+            plan.name: account.close(
+                plan.name, gaps, fired, plan.ii_cycles, plan.kind in ("write", "read"), cycles
+            )
+            for plan, gaps, fired in rows
+        }
+        return Result(
+            cycles=cycles,
+            accounts=accounts,
+            channel_peaks={
+                plan.name: self._peak(c)
+                for c, plan in zip(layout.channels, self.graph.channels, strict=False)
+            },
+            off_chip=self._traffic(),
+            firings=int(s[TOTAL]),
+            wall_seconds=time.perf_counter() - started,
+            complete=complete,
+            engine="fast",
+        )
+
+    def _peak(self, c: int) -> int:
+        """The most slots of a channel taken at once, the pushes not popped yet included."""
+        row = self.s[c : c + fast_kernel.CHANNEL_FIELDS].tolist()
+        capacity, read, written, peak = row[CAPACITY], row[READ], row[WRITTEN], row[PEAK]
+        if written == row[INITIAL]:
+            return row[INITIAL]
+        for number in range(max(read, row[INITIAL]), written):
+            pushed = self.s[row[ARRIVALS] + number % capacity] - row[LATENCY]
+            while number >= peak and (
+                number - peak >= read or self.s[row[CREDITS] + (number - peak) % capacity] > pushed
+            ):
+                peak += 1
+        return peak
+
+    def _traffic(self) -> OffChip:
+        s = self.s
+        if not self.layout.generated:
+            return OffChip()
+        reads, writes = int(s[fast_memory.READS]), int(s[fast_memory.WRITES])
+        burst = int(s[fast_memory.BURST])
+        useful = sum(
+            int(s[g + fast_memory.USEFUL] * s[g + fast_memory.ELEMENT])
+            for g in self.layout.generators
+        )
+        return OffChip(reads * burst, writes * burst, reads + writes, useful)
+
+    def _deadlock(self) -> DeadlockError:
+        """Say who waits for what, and find the capacity that would do."""
+        waits: dict[str, tuple[int, str]] = {}
+        blocked = []
+        for plan, u in zip(self.graph.units, self.layout.units, strict=True):
+            if self.s[u + FIRED] == plan.firings:
+                continue
+            c, is_token = divmod(int(self.s[u + LACKS]), 2)
+            what = "token" if is_token else "room"
+            place = self.layout.channels.index(c)
+            channel = self.graph.channels[place]
+            fill = int(self.s[c + WRITTEN] - self.s[c + READ])
+            since = int(self.s[u + FREE])
+            blocked.append(Blocked(plan.name, channel.name, what, fill, channel.capacity, since))
+            waits[plan.name] = (place, what)
+        cycle = max(self._units(LAST_FIRED))
+        return judge(self.program, self.graph, blocked, waits, cycle, self._finishes)
+
+    def _finishes(self, graph: TimingGraph) -> bool:
+        """Whether another graph runs to its end."""
+        run = Run(self.program, graph)
+        run.start()
+        return run.finished
+
+
+def run(
+    program: Program, progress: Progress | None = None, max_cycles: int | None = None
+) -> Result:
+    """Return the times of `program`; raises as `simulate` does."""
+    return Run(program, timing_graph.build(program), progress, max_cycles).go()

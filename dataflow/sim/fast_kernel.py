@@ -1,0 +1,337 @@
+"""What the fast engine compiles: units fire as far as their tokens and room are known.
+
+The rules are those of `channel.py` and `firing.py`. A unit taken from the worklist fires in chunks
+within one turn of its innermost loop: there a port is used at every firing, or at the last one, or
+not at all.
+
+All of a run lies in one array of whole numbers, `s`: first the words named below, then rows for
+units, channels, ports and so on, then the rings. A row is known by its place, so `s[u + FREE]` is
+a field of unit `u`, and a field may hold another row's place. (One array, as compiled code with
+many takes Numba half a minute.)
+
+A channel of capacity n has two rings of n times: push or pop number k has place k mod n. A pop
+writes the time at which its slot is back, a push the time at which its token arrives; push k needs
+the slot of pop k - n. The queue between a load or store and its generator is a channel too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+CHUNK = 1024
+"""Most firings worked out at once."""
+NEVER = int(np.iinfo(np.int64).max)
+
+# words at the start of `s`
+TOTAL, BUDGET, HEAD, TAIL, WORKLIST, WORKLIST_END, MAX_CYCLES, CUT, TIMES = range(9)
+WORDS = 9
+
+# a unit or generator: what it waits for (2 * channel, + 1 for a token; 0 for nothing), which it is
+LACKS, IS_UNIT = range(2)
+# a unit; its loops are pairs of trips and counter
+FREE, FIRED, LAST_FIRED, II, LEFT, INNER, OUTER, DEPTH, LOOPS = range(2, 11)
+PORTS, OUTPUTS, PORTS_END, EVERY_PORTS, GAPS = range(11, 16)
+UNIT_FIELDS = 22
+# a port; ROLE and CHANNEL hold for one turn of the innermost loop
+LEVEL, LATE, LINKS, LASTS, LASTS_END, SELECTS, SELECTS_END, ROLE, CHANNEL = range(9)
+PORT_FIELDS = 9
+SELECT_FIELDS = 4
+# a channel; READ and WRITTEN count pops and pushes, initial tokens included
+ARRIVALS, CREDITS, CAPACITY, READ, WRITTEN, READ_AT, WRITE_AT, LATENCY, CREDIT = range(9)
+TOKEN_CHARGE, ROOM_CHARGE, READER, WRITER, PEAK, LAST_ARRIVAL, INITIAL, IS_QUEUE = range(9, 17)
+CHANNEL_FIELDS = 17
+
+# what a port does within one turn of the innermost loop
+UNUSED, EVERY, HELD, HELD_POPPED, LAST_POPPED, LAST_PUSHED = range(6)
+
+jit = njit(error_model="numpy")
+inlined = njit(error_model="numpy", forceinline=True)
+
+
+@jit
+def enqueue(s, member):
+    """Put a unit or generator on the worklist."""
+    s[member + LACKS] = 0
+    tail = s[TAIL]
+    s[tail] = member
+    s[TAIL] = tail + 1 if tail + 1 < s[WORKLIST_END] else s[WORKLIST]
+
+
+@jit
+def next_run(s, u):
+    """Turn to the next run of the innermost loop and say what each port does in it."""
+    loops, outer, depth = s[u + LOOPS], s[u + OUTER], s[u + DEPTH]
+    wrap = outer
+    if s[u + FIRED] > 0:
+        while wrap > 0 and s[loops + 2 * wrap - 1] == s[loops + 2 * wrap - 2] - 1:
+            wrap -= 1
+        if wrap == 0:
+            return False
+        s[loops + 2 * wrap - 1] += 1
+        for loop in range(wrap, outer):
+            s[loops + 2 * loop + 1] = 0
+        wrap = outer
+    while wrap > 0 and s[loops + 2 * wrap - 1] == s[loops + 2 * wrap - 2] - 1:
+        wrap -= 1
+    every = 0
+    for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
+        used = s[p + LEVEL] >= wrap
+        for place in range(s[p + LASTS], s[p + LASTS_END]):
+            loop = s[place]
+            used = used and s[loop + 1] == s[loop] - 1
+        if used and s[p + LEVEL] >= depth:
+            role = EVERY
+            every += 1
+        elif p >= s[u + OUTPUTS]:
+            role = LAST_PUSHED if used else UNUSED
+        elif s[p + LATE]:
+            role = LAST_POPPED if used else UNUSED
+        else:
+            role = HELD_POPPED if used else HELD
+        s[p + ROLE] = role
+        link = s[p + LINKS]
+        for place in range(s[p + SELECTS], s[p + SELECTS_END], SELECT_FIELDS):
+            link += s[s[place] + 1] // s[place + 1] % s[place + 2] * s[place + 3]
+        s[p + CHANNEL] = s[link]
+    s[u + EVERY_PORTS] = every
+    s[u + LEFT] = s[u + INNER]
+    return True
+
+
+@jit
+def known(s, u, left):
+    """How many of the next `left` firings have every time they need known."""
+    count = left
+    if s[u + EVERY_PORTS] and count > CHUNK:
+        count = CHUNK
+    outputs = s[u + OUTPUTS]
+    for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
+        role = s[p + ROLE]
+        if role == UNUSED:
+            continue
+        c = s[p + CHANNEL]
+        there = s[c + WRITTEN] - s[c + READ]
+        if p >= outputs:
+            there = s[c + CAPACITY] - there
+        if role == EVERY:
+            count = min(count, there)
+        elif there == 0:
+            count = min(count, left - 1) if role >= LAST_POPPED else 0
+    return count
+
+
+@jit
+def note_lack(s, u, left):
+    """Note what the next firing waits for: tokens to pop, then tokens to see, then room."""
+    outputs = s[u + OUTPUTS]
+    for look in range(3):
+        for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
+            role = s[p + ROLE]
+            if role == UNUSED or (role >= LAST_POPPED and left > 1):
+                continue
+            c = s[p + CHANNEL]
+            there = s[c + WRITTEN] - s[c + READ]
+            if p >= outputs:
+                if look == 2 and there == s[c + CAPACITY]:
+                    s[u + LACKS] = 2 * c
+                    return
+            elif there == 0 and look == (role == HELD or (role == HELD_POPPED and left > 1)):
+                s[u + LACKS] = 2 * c + 1
+                return
+
+
+@jit
+def charge(s, u, place, count, ending, at):
+    """What the gap before firing `place` of a chunk is charged to: the first of those last."""
+    outputs = s[u + OUTPUTS]
+    for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
+        role = s[p + ROLE]
+        if role in (HELD, HELD_POPPED):
+            needed = place == 0
+        elif role == EVERY:
+            needed = True
+        else:
+            needed = role != UNUSED and ending and place == count - 1
+        if not needed:
+            continue
+        c = s[p + CHANNEL]
+        slot = s[c + READ_AT] if p < outputs else s[c + WRITE_AT]
+        if role == EVERY:
+            slot += place
+            if slot >= s[c + CAPACITY]:
+                slot -= s[c + CAPACITY]
+        if p < outputs:
+            if s[s[c + ARRIVALS] + slot] == at:
+                return s[c + TOKEN_CHARGE]
+        elif s[s[c + CREDITS] + slot] == at:
+            return s[c + ROOM_CHARGE]
+    return 0
+
+
+@inlined
+def needed_times(s, u, count):
+    """Note the latest token or credit that each of `count` firings needs at ports always used."""
+    times, outputs = s[TIMES], s[u + OUTPUTS]
+    fresh = True
+    for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
+        if s[p + ROLE] != EVERY:
+            continue
+        c = s[p + CHANNEL]
+        ring = s[c + ARRIVALS] if p < outputs else s[c + CREDITS]
+        at = ring + (s[c + READ_AT] if p < outputs else s[c + WRITE_AT])
+        end = ring + s[c + CAPACITY]
+        for i in range(times, times + count):
+            s[i] = s[at] if fresh else max(s[i], s[at])
+            at += 1
+            if at == end:
+                at = ring
+        fresh = False
+
+
+@jit
+def extra_time(s, u, first, last):
+    """The latest time needed beside the ports always used, by a chunk's first or last firing."""
+    at = 0
+    for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
+        role = s[p + ROLE]
+        c = s[p + CHANNEL]
+        if role in (HELD, HELD_POPPED):
+            if first:
+                at = max(at, s[s[c + ARRIVALS] + s[c + READ_AT]])
+        elif role == LAST_POPPED:
+            if last:
+                at = max(at, s[s[c + ARRIVALS] + s[c + READ_AT]])
+        elif role == LAST_PUSHED and last:
+            at = max(at, s[s[c + CREDITS] + s[c + WRITE_AT]])
+    return at
+
+
+@jit
+def raise_peak(s, c, number, pushed):
+    """Raise the peak until push `number`, made at `pushed`, fits; all earlier pops are known.
+
+    Return the place of the pop that frees the last slot it may take.
+    """
+    peak = s[c + PEAK]
+    if number >= s[c + INITIAL]:
+        while number >= peak and s[s[c + CREDITS] + (number - peak) % s[c + CAPACITY]] > pushed:
+            peak += 1
+        s[c + PEAK] = peak
+    return (number - peak) % s[c + CAPACITY]
+
+
+@inlined
+def pop(s, c, start, count):
+    """Pop `count` tokens at the times noted from `start` on."""
+    arrivals, credits, capacity = s[c + ARRIVALS], s[c + CREDITS], s[c + CAPACITY]
+    credit, latency, is_queue = s[c + CREDIT], s[c + LATENCY], s[c + IS_QUEUE]
+    at = s[c + READ_AT]
+    # a push had no more than `peak` slots taken where the pop `peak` before it was back
+    back = at - s[c + PEAK]
+    if back < 0:
+        back += capacity
+    for i in range(start, start + count):
+        pushed = s[arrivals + at] - latency
+        if pushed < s[credits + back] and not is_queue:
+            back = raise_peak(s, c, s[c + READ] + i - start, pushed)
+        s[credits + at] = s[i] + credit
+        at = at + 1 if at + 1 < capacity else 0
+        back = back + 1 if back + 1 < capacity else 0
+    s[c + READ_AT] = at
+    s[c + READ] += count
+    if s[s[c + WRITER] + LACKS] == 2 * c:
+        enqueue(s, s[c + WRITER])
+
+
+@inlined
+def push(s, c, start, count):
+    """Push `count` tokens at the times noted from `start` on."""
+    latency = s[c + LATENCY]
+    ring = s[c + ARRIVALS]
+    at, end = ring + s[c + WRITE_AT], ring + s[c + CAPACITY]
+    for i in range(start, start + count):
+        s[at] = s[i] + latency
+        at += 1
+        if at == end:
+            at = ring
+    s[c + WRITE_AT] = at - ring
+    s[c + WRITTEN] += count
+    s[c + LAST_ARRIVAL] = s[start + count - 1] + latency
+    if s[s[c + READER] + LACKS] == 2 * c + 1:
+        enqueue(s, s[c + READER])
+
+
+@inlined
+def fire(s, u, count, left):
+    """Make `count` firings, of which the last one ends the run where `count` is `left`."""
+    ending = count == left
+    free, ii, first = s[u + FREE], s[u + II], s[TIMES]
+    last = first + count - 1
+    if s[u + EVERY_PORTS]:
+        needed_times(s, u, count)
+        s[first] = max(s[first], extra_time(s, u, True, ending and count == 1))
+        if ending and count > 1:
+            s[last] = max(s[last], extra_time(s, u, False, True))
+        for i in range(first, last + 1):
+            at = s[i]
+            if at > free:
+                s[u + GAPS + charge(s, u, i - first, count, ending, at)] += at - free
+                free = at
+            s[i] = free
+            free += ii
+    else:
+        last = min(last, first + 1)  # those between need nothing
+        for i in range(first, last + 1):
+            if i > first:
+                free += (count - 2) * ii
+            at = extra_time(s, u, i == first, ending and i == last)
+            if at > free:
+                place = 0 if i == first else count - 1
+                s[u + GAPS + charge(s, u, place, count, ending, at)] += at - free
+                free = at
+            s[i] = free
+            free += ii
+    s[u + FREE] = free
+    s[u + LAST_FIRED] = free - ii
+    s[u + FIRED] += count
+    s[u + LEFT] = left - count
+    s[TOTAL] += count
+    for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
+        role, c = s[p + ROLE], s[p + CHANNEL]
+        start, moved = (first, count) if role == EVERY else (last, 1)
+        if role != EVERY and not (ending and role >= HELD_POPPED):
+            continue
+        if p < s[u + OUTPUTS]:
+            pop(s, c, start, moved)
+        else:
+            push(s, c, start, moved)
+
+
+@jit
+def is_cut(s, u, left):
+    """Whether the next firing comes at or after the cycle where the run is cut."""
+    s[s[TIMES]] = 0
+    needed_times(s, u, 1)
+    at = max(s[u + FREE], s[s[TIMES]], extra_time(s, u, True, left == 1))
+    return at >= s[MAX_CYCLES]
+
+
+@jit
+def advance(s, u):
+    """Fire as far as tokens and room are known."""
+    while s[TOTAL] < s[BUDGET]:
+        if s[u + LEFT] == 0 and not next_run(s, u):
+            return
+        left = s[u + LEFT]
+        count = known(s, u, left)
+        if count == 0:
+            note_lack(s, u, left)
+            return
+        if s[MAX_CYCLES] != NEVER:
+            count = 1
+            if is_cut(s, u, left):
+                s[CUT] = 1
+                return
+        fire(s, u, count, left)
+    enqueue(s, u)
