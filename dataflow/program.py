@@ -15,9 +15,9 @@ The rules a reader needs (the simulator's own files restate them where they are 
 * A port with several channels uses one of them at a firing: the mixed-radix number whose digits are
   `counter[loop] // divisor % modulus` for `(loop, divisor, modulus)` in `select`, first entry most
   significant.
-* Firing n happens at max(firing n-1 + ii_cycles, arrival of every token needed, room in every channel
-  pushed). A pushed token arrives at firing + latency_cycles + channel.latency_cycles. A popped slot
-  may be filled again by a push that fires channel.credit_cycles after the pop.
+* Firing n happens at max(firing n-1 + ii_cycles, arrival of every token needed, room in every
+  channel pushed). A pushed token arrives at firing + latency_cycles + channel.latency_cycles. A
+  popped slot may be filled again by a push that fires channel.credit_cycles after the pop.
 * A scratchpad is `write` units, one for each copy that fills a part of its tiles, and `read` units:
   each writer pushes a tile token to each reader when its part of a tile is complete, each reader
   returns it on a credit channel that starts with as many tokens as the scratchpad has buffers. A
@@ -59,7 +59,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class DigitWalk:
-    """One digit of an axis: its stride in coordinates, its extent, the pieces that sum to its index."""
+    """One digit of an axis: its stride in coordinates, its extent, the pieces that sum to its
+    index."""
 
     stride: int
     extent: int
@@ -68,7 +69,8 @@ class DigitWalk:
 
 @dataclass(frozen=True)
 class AxisWalk:
-    """The coordinates of one axis that a tile covers at a point: all sums of its digits below `extent`.
+    """The coordinates of one axis that a tile covers at a point: all sums of its digits below
+    `extent`.
 
     An index past a digit's extent, or a coordinate past the axis's, drops out: the tile is smaller
     there, and empty for a copy that runs past the end.
@@ -85,11 +87,12 @@ Box = tuple[AxisWalk, ...]
 
 @dataclass(frozen=True)
 class Port:
-    """One end of channels at a unit. `value` names the graph node whose tiles pass ("" for bare tokens).
+    """One end of channels at a unit. `value` names the graph node whose tiles pass ("" for bare
+    tokens).
 
-    `boxes` (input ports that carry a value): for each channel the box its tiles are expected to cover,
-    with loops of *this* unit. A port that feeds a free node (`earlier`, `last`, `read`) of a value
-    made elsewhere carries it under that node's own name.
+    `boxes` (input ports that carry a value): for each channel the box its tiles are expected to
+    cover, with loops of *this* unit. A port that feeds a free node (`earlier`, `last`, `read`) of a
+    value made elsewhere carries it under that node's own name.
     """
 
     channels: tuple[str, ...]
@@ -127,10 +130,10 @@ class Channel:
 class Operation:
     """One graph node evaluated inside a compute unit.
 
-    `carried` are the domain loops it accumulates over (reduce, einsum): its state starts afresh where
-    all of them stand at 0 and is a result where all stand at their last trip. For `earlier`, `carried`
-    is the single loop of its axis. `terms` counts the partial results, one a copy of the producer,
-    that are combined at each firing before the state is (0 for an ordinary operation).
+    `carried` are the domain loops it accumulates over (reduce, einsum): its state starts afresh
+    where all of them stand at 0 and is a result where all stand at their last trip. For `earlier`,
+    `carried` is the single loop of its axis. `terms` counts the partial results, one a copy of the
+    producer, that are combined at each firing before the state is (0 for an ordinary operation).
     """
 
     node: Node
@@ -177,10 +180,10 @@ class Fetch:
 class Access:
     """What a `load` or `store` unit moves: a tile of an off-chip tensor.
 
-    `box` gives the coordinates of the value's axes at a point, `index` the tensor coordinates as affine
-    forms of them, one a tensor axis; `fill` is what a load sees outside the tensor (nothing is moved
-    there). `order` lists the value's axes from the slowest to the fastest in which beats travel;
-    `lanes` is the elements a beat moves along the last of them.
+    `box` gives the coordinates of the value's axes at a point, `index` the tensor coordinates as
+    affine forms of them, one a tensor axis; `fill` is what a load sees outside the tensor (nothing
+    is moved there). `order` lists the value's axes from the slowest to the fastest in which beats
+    travel; `lanes` is the elements a beat moves along the last of them.
     """
 
     tensor: str
@@ -234,8 +237,9 @@ class Unit:
 class Scratchpad:
     """Memory units that hold the tiles of one channel: `depth` buffers of `tile_elems` elements.
 
-    `cells` memory units share it: enough for its bytes, for the beats written a cycle (one a writer)
-    and for the `ports` beats read a cycle. Without writers it holds a deep FIFO or a running state.
+    `cells` memory units share it: enough for its bytes, for the beats written a cycle (one a
+    writer) and for the `ports` beats read a cycle. Without writers it holds a deep FIFO or a
+    running state.
     """
 
     name: str
@@ -271,9 +275,9 @@ Site = tuple[int, int]
 class Program:
     """Units, channels, scratchpads and tensors, with where they sit and how channels run.
 
-    `sites`: for each unit or scratchpad name the grid cells (row, column) it takes, in order; address
-    generators sit at the edge, column -1 or `columns`. `routes`: for each routed channel, the sites it
-    passes, ends included.
+    `sites`: for each unit or scratchpad name the grid cells (row, column) it takes, in order;
+    address generators sit at the edge, column -1 or `columns`. `routes`: for each routed channel,
+    the sites it passes, ends included.
     """
 
     graph: Graph
