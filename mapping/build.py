@@ -463,16 +463,21 @@ class _Build:
         domain = [d for d in emission if d in source.emits]
         taken = {d: slots(self.made, edge, writer_copy, pad.copy, pad.modes, d) for d in emission}
 
+        packed = [d for d in emission if len(taken[d]) > 1]
+
         def trips(digit: str) -> int:
             shares = reader.copies(digit) if pad.modes.get(digit) == "deal" else 1
-            return self.made.trips(source, digit) * len(taken[digit]) // shares
+            own = 1 if digit in packed else len(taken[digit])
+            return self.made.trips(source, digit) * own // shares
 
         index = {digit: i for i, digit in enumerate(domain)}
         box = self._stored_box(pad, edge, index, None, writer_copy)
         initial = self.made.initial_tiles(edge)
         work = Buffer(pad.name, edge.value, box, edge.common, pad.depth, initial)
         unit = f"{pad.name} write" + copy_name("", writer_copy)
+        # Points that are packed leave together, so that they are taken in turn, one beat of each.
         loops = tuple(Loop(digit, trips(digit)) for digit in emission)
+        loops += tuple(Loop(digit, len(taken[digit])) for digit in packed)
         write = _Draft(unit, "write", loops, len(domain), memory.write_to_token_cycles, work)
         self.drafts[unit] = write
         lanes = source.lanes if source.vector in source.emission else 1
@@ -498,7 +503,7 @@ class _Build:
                     lanes,
                 )
             )
-        select = tuple((i, 1, len(taken[d])) for i, d in enumerate(emission) if len(taken[d]) > 1)
+        select = tuple((len(emission) + i, 1, len(taken[d])) for i, d in enumerate(packed))
         fed = self._fed_box(pad, edge, writer_copy, domain)
         write.inputs.append(
             Port(tuple(channels), len(loops), edge.value, select, (), False, (fed,) * len(channels))

@@ -92,7 +92,7 @@ class _Delays:
         """Digits collected on paths to `edge.target` beside `edge`, how often, by which node."""
         hold: frozenset[str] = frozenset()
         steps, through = 0, ""
-        for fork in self._streaming_into(edge.source):
+        for fork, shared in self._streaming_into(edge.source).items():
             reached = self._from(fork)
             for other in self.forward:
                 if other.target != edge.target or other is edge or other.source not in reached:
@@ -101,28 +101,24 @@ class _Delays:
                     continue
                 digits, count, name = reached[other.source]
                 more = self._collected(other)
-                digits, count = digits | more, count + bool(more)
+                # What the channel's own path collects too, it need not hold.
+                digits, count = (digits | more) - shared, count + bool(more)
                 if digits:
                     hold |= digits
                     name = name or other.source
                     steps, through = (count, name) if count > steps else (steps, through)
         return hold, steps, through
 
-    def _streaming_into(self, name: str) -> list[str]:
-        """`name` and all nodes whose beats reach it with nothing collected on the way."""
-        found = [name]
-        for place in found:
-            if place != name and self._reduced(place):
-                continue
+    def _streaming_into(self, name: str) -> dict[str, frozenset[str]]:
+        """`name` and all nodes that lead to it, with what is collected on the way."""
+        found: dict[str, frozenset[str]] = {name: frozenset()}
+        waiting = [name]
+        for place in waiting:
+            reduced = found[place] | self._reduced(place)
             for edge in self.forward:
-                if (
-                    edge.target == place
-                    and edge.kind == "fifo"
-                    and edge.source not in found
-                    and not edge.last
-                    and not self._reduced(place)
-                ):
-                    found.append(edge.source)
+                if edge.target == place and edge.source not in found:
+                    found[edge.source] = reduced | self._collected(edge)
+                    waiting.append(edge.source)
         return found
 
     def _from(self, fork: str) -> dict[str, tuple[frozenset[str], int, str]]:

@@ -30,7 +30,7 @@ from dataflow.streams.edge import Edge, StreamGraph, ends
 from dataflow.streams.loads import contiguous, load_edge
 from dataflow.streams.node import Source, StreamNode, address_strides, arguments, is_free, source_of
 from dataflow.streams.padding import padded_groups
-from dataflow.streams.rules import faults_of
+from dataflow.streams.rules import faults_of, padding_faults
 from dataflow.streams.split import Streams, streams
 
 
@@ -61,6 +61,9 @@ def stream(graph: Graph, schedule: Schedule, lanes: int = 16, fifo_beats: int = 
     if faults:
         raise ScheduleError(faults)
     groups = padded_groups(made.digits, ordered, edges)
+    faults += padding_faults(schedule, made.digits, ordered, edges, groups)
+    if faults:
+        raise ScheduleError(faults)
     result = StreamGraph(
         graph, schedule, made.digits, tuple(ordered.values()), tuple(edges), groups, ordered
     )

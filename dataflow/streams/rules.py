@@ -3,6 +3,7 @@
 * A recurrence runs point by point: what goes round in it is neither copied over its axis, nor
   collected along it in a tile, nor added up over a loop outside it.
 * No more copies or packed points of a digit than it has groups of lanes.
+* An axis of which the last point is wanted has no points past it, of uneven copies or tiles.
 * Copies that meet at a scratchpad over a loop outside its tile: as many on either side, or one
   writer that deals its tiles out.
 * Partial results do not wait in one tile: it has no place for the digits that they are parts of.
@@ -61,6 +62,35 @@ def _recurrences(
                 rule = f"must leave {digit} outside the tiles of {edge.name}, got it inside"
                 why = "they go round in its recurrence; put it outermost"
                 yield schedule.fault(path, f"{rule}; {why}")
+
+
+def padding_faults(
+    schedule: Schedule,
+    digits: Digits,
+    nodes: Mapping[str, StreamNode],
+    edges: Iterable[Edge],
+    groups: Mapping[tuple[str, str], int],
+) -> list[str]:
+    """Axes of which a value is taken at the last point, or at the one before, but that are padded:
+    there, the last turn of a loop would be past the end."""
+    edges = tuple(edges)
+    axes = dict.fromkeys(axis for e in edges for axis in (*e.last, e.earlier) if axis)
+    faults = []
+    for digit in (digits[name] for axis in axes for name in digits.of_axis[axis]):
+        reach = {name: groups.get((name, digit.name), 0) for name in nodes}
+        padded = max(reach[name] * nodes[name].grain(digit.name) for name in nodes)
+        copied = [name for name in nodes if nodes[name].spread(digit.name) > 1]
+        if padded > digit.extent:
+            path = ("nodes", copied[0], "unroll", digit.name) if copied else ("time",)
+            rule = f"must divide the {digit.extent} points of {digit.name}"
+            why = f"the last point of {digit.axis} is wanted, so that none may follow it"
+            faults.append(schedule.fault(path, f"{rule}, got them padded to {padded}; {why}"))
+    for axis in axes:
+        covered = sum((digits[d].extent - 1) * digits[d].stride for d in digits.of_axis[axis]) + 1
+        if covered != digits.extent(axis):
+            rule = f"must divide the {digits.extent(axis)} points of {axis}"
+            faults.append(schedule.fault(("tile", axis), f"{rule}: its last point is wanted"))
+    return faults
 
 
 def _reached(edges: tuple[Edge, ...], start: str, backward: bool = False) -> set[str]:

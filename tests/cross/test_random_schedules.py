@@ -183,6 +183,19 @@ FOUND = {
         "attention causal",
         "{time: [m.b], nodes: {bl: {walk: [heads, batch, m.i, n]}}}",
     ),
+    "packed points that are written into one tile": (
+        "attention plain",
+        "{nodes: {e: {pack: {heads: 2}}, l: {unroll: {m: 2}}, p: {walk: [n, batch, m, heads]}}}",
+    ),
+    "a whole pass in a tile beside a reduction": (
+        "attention online",
+        "{time: [m.b], nodes: {s.shifted: {unroll: {n: 2}}, p: {unroll: {n: 2}},"
+        " bl: {unroll: {n: 2}}, l: {unroll: {n: 2}}}, channels: {r.drop -> corr: {at: ''}}}",
+    ),
+    "a whole pass in a tile, beside tiles that readers share": (
+        "filter_sum",
+        "{tile: {n: 10}, time: [n.o, n], channels: {logical_and_3 -> logical_and_4: {at: ''}}}",
+    ),
     "several readers of one state in a unit": (
         "attention causal",
         "{time: [m.b], nodes: {r: {vector: {n: 2}}}}",
