@@ -88,14 +88,10 @@ class StreamGraph:
         source, target = self.by_name[edge.source], self.by_name[edge.target]
         outside = set(target.domain[: edge.common])
         return math.prod(
-            min(self.groups[source.name, d] * source.grain(d), self._padded(source, d))
+            self.digits[d].extent
             for d in source.emission
             if d not in outside and self.digits[d].axis not in edge.last
         )
-
-    def _padded(self, node: StreamNode, digit: str) -> int:
-        grain = node.grain(digit)
-        return -(-self.digits[digit].extent // grain) * grain
 
     def __str__(self) -> str:
         lines = [f"streams of {self.graph.name}"]

@@ -130,7 +130,8 @@ def _turns(
             writers, readers = source.copies(digit), target.copies(digit)
             if digit not in edge.touch or digit in target.merge or writers in (1, readers):
                 continue
-            rule = f"must be 1 or {readers}, the copies of {target.name} over {digit}"
+            allowed = f"1 or {readers}" if readers > 1 else "1"
+            rule = f"must be {allowed}, as {target.name} has {readers} over {digit}"
             why = f"each tile of {edge.name} is filled by one of them"
             yield schedule.fault(
                 ("nodes", source.name, "unroll", digit), f"{rule}, got {writers}; {why}"
