@@ -13,7 +13,7 @@ copies they get. In YAML:
         pack: {i: 3}            # three points of i share one firing of one unit
         unroll: {j: 4}          # four units, each with every fourth group of j
     channels:
-      a -> c: {at: i.o, depth: 2}   # a's tile is loaded once for each point of the loops down to i.o
+      a -> c: {at: i.o, depth: 2}   # a's tile is loaded once a point of the loops down to i.o
       s -> p: {depth: 514}          # beats of a FIFO, tiles of a scratchpad
 
 A node is named after the graph node it works out. One that reduces over time digits, or is unrolled
@@ -136,7 +136,8 @@ class Schedule(_Part):
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items() if item not in ({}, None)}
+        plain = {str(key): _plain(item) for key, item in value.items()}
+        return {key: item for key, item in plain.items() if item not in ({}, None)}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
