@@ -23,7 +23,6 @@ def with_depths(made: StreamGraph, fifo_beats: int) -> tuple[Edge, ...]:
 
 
 def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int) -> Edge:
-    source, target = made.by_name[edge.source], made.by_name[edge.target]
     if edge.depth:
         least = made.initial_tiles(edge) if edge.kind == "scratchpad" else 0
         if edge.depth < least:
@@ -31,6 +30,15 @@ def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int)
             rule = f"must be at least {least}, the tiles it starts with, got {edge.depth}"
             raise ScheduleError([made.schedule.fault(path, rule)])
         return edge
+    found = _derived(made, edge, delays, fifo_beats)
+    initial = made.initial_tiles(edge) if edge.kind == "scratchpad" else 0
+    if initial and found.depth <= initial:
+        return replace(edge, depth=initial + 1, why=f"it starts with {initial} tiles")
+    return found
+
+
+def _derived(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int) -> Edge:
+    source, target = made.by_name[edge.source], made.by_name[edge.target]
     hold, steps, through = delays.beside(edge)
     held = [
         digit
@@ -56,9 +64,6 @@ def _with_depth(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int)
     tiles = math.prod(made.trips(target, d) for d in outside)
     if tiles == 1 and not edge.earlier:
         return replace(edge, depth=1, why="its tile never changes")
-    initial = made.initial_tiles(edge)
-    if initial > 1:
-        return replace(edge, depth=initial + 1, why=f"it starts with {initial} tiles")
     if steps > 1 and held:
         return replace(edge, depth=steps + 1, why=f"{through} takes {steps} tiles longer")
     return replace(edge, depth=2, why="one tile fills while another is read")
@@ -85,7 +90,9 @@ class _Delays:
     def __init__(self, made: StreamGraph) -> None:
         self.made = made
         self.forward = [edge for edge in made.edges if not edge.earlier]
+        self.feedbacks = [edge for edge in made.edges if edge.earlier]
         self.order = {node.name: place for place, node in enumerate(topological(made))}
+        self.forward.sort(key=lambda edge: self.order[edge.source])
         self._paths: dict[str, dict[str, tuple[frozenset[str], int, str]]] = {}
 
     def beside(self, edge: Edge) -> tuple[frozenset[str], int, str]:
@@ -94,13 +101,15 @@ class _Delays:
         steps, through = 0, ""
         for fork, shared in self._streaming_into(edge.source).items():
             reached = self._from(fork)
-            for other in self.forward:
-                if other.target != edge.target or other is edge or other.source not in reached:
+            for other in self.made.into(edge.target):
+                if other is edge or other.source not in reached:
                     continue
                 if other.source == edge.source and other.value == edge.value:
                     continue
                 digits, count, name = reached[other.source]
                 more = self._collected(other)
+                if other.earlier:
+                    digits, more = self._carried_over(other, digits), frozenset()
                 # What the channel's own path collects too, it need not hold.
                 digits, count = (digits | more) - shared, count + bool(more)
                 if digits:
@@ -126,7 +135,25 @@ class _Delays:
         if fork in self._paths:
             return self._paths[fork]
         reached: dict[str, tuple[frozenset[str], int, str]] = {fork: (frozenset(), 0, "")}
-        for edge in sorted(self.forward, key=lambda e: self.order[e.source]):
+        changed = True
+        while changed:
+            self._sweep(reached)
+            changed = False
+            for back in self.feedbacks:
+                if back.source not in reached:
+                    continue
+                collected, steps, through = reached[back.source]
+                digits = self._carried_over(back, collected)
+                old = reached.get(back.target, (frozenset(), 0, ""))
+                if not digits <= old[0]:
+                    reached[back.target] = (old[0] | digits, max(old[1], steps), through)
+                    changed = True
+        self._paths[fork] = reached
+        return reached
+
+    def _sweep(self, reached: dict[str, tuple[frozenset[str], int, str]]) -> None:
+        """Follow all channels but feedbacks, once."""
+        for edge in self.forward:
             if edge.source not in reached:
                 continue
             digits, steps, through = reached[edge.source]
@@ -137,8 +164,11 @@ class _Delays:
             old = reached.get(edge.target, (frozenset(), 0, ""))
             best = (steps, through) if steps >= old[1] else (old[1], old[2])
             reached[edge.target] = (old[0] | digits, *best)
-        self._paths[fork] = reached
-        return reached
+
+    def _carried_over(self, back: Edge, digits: frozenset[str]) -> frozenset[str]:
+        """Of what is collected before a feedback, what still counts behind it: its axis alone, as
+        all else is over before the next point begins."""
+        return digits & frozenset(self.made.digits.of_axis[back.earlier])
 
     def _reduced(self, name: str) -> frozenset[str]:
         node = self.made.by_name[name]

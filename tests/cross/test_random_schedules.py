@@ -196,6 +196,15 @@ FOUND = {
         "filter_sum",
         "{tile: {n: 10}, time: [n.o, n], channels: {logical_and_3 -> logical_and_4: {at: ''}}}",
     ),
+    "a whole pass in a tile before a recurrence": (
+        "lstm",
+        "{time: [t], channels: {gates.g.free -> gates.g: {at: ''}}}",
+    ),
+    "a feedback in tiles beside others that are collected": (
+        "attention causal",
+        "{time: [m.b, n, batch],"
+        " channels: {bm -> r: {at: n}, l -> l.kept: {locality: scratchpad}}}",
+    ),
     "several readers of one state in a unit": (
         "attention causal",
         "{time: [m.b], nodes: {r: {vector: {n: 2}}}}",
