@@ -12,6 +12,8 @@ from dataflow.sim.interrupt import Progress
 from dataflow.sim.result import EngineError, Result
 
 ENGINES = ("auto", "simpy", "fast")
+WORTH_COMPILING = 10_000_000
+"""Firings from which on compiling the fast engine, some twenty seconds once, pays for itself."""
 
 
 def simulate(
@@ -27,7 +29,8 @@ def simulate(
 
     inputs: arrays by name of input node; None, or values=False, runs the timing alone.
     engine: "simpy" works out times and values, "fast" times only, many times faster and equal to
-        the cycle; "auto" takes "fast" where only times are wanted. `Result.engine` says which ran.
+        the cycle; "auto" takes "fast" for long runs of which only times are wanted, and "simpy"
+        for all others. `Result.engine` says which ran.
     progress: called now and then with firings done, firings in all, and the cycle reached.
     max_cycles: firings at this cycle or later do not happen; the result is then not complete.
 
@@ -45,7 +48,8 @@ def simulate(
             "simulate: engine must be simpy where values are wanted, got 'fast';"
             " pass values=False for times only"
         )
-    if engine == "simpy" or with_values:
+    long = sum(unit.firings for unit in program.units) >= WORTH_COMPILING
+    if engine == "simpy" or with_values or (engine == "auto" and not long):
         return simpy_engine.run(program, inputs if with_values else None, progress, max_cycles)
     try:
         from dataflow.sim import fast_engine  # Numba takes a while to load

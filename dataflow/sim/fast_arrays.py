@@ -44,12 +44,13 @@ class Layout:
         self.units = self.rows(len(graph.units), kernel.UNIT_FIELDS)
         self.generators = self.rows(count, memory.GENERATOR_FIELDS)
         self.channels = self.rows(len(graph.channels) + count, kernel.CHANNEL_FIELDS)
-        self.queues = dict(
-            zip([place for place, _, _ in self.generated], self.channels[-count:], strict=False)
-        )
+        queues = self.channels[len(graph.channels) :]
+        self.queues = {
+            place: queue for (place, _, _), queue in zip(self.generated, queues, strict=True)
+        }
         self.add_channels()
-        for plan, u in zip(graph.units, self.units, strict=True):
-            self.add_unit(plan, u)
+        for place, plan in enumerate(graph.units):
+            self.add_unit(plan, self.units[place], self.queues.get(place))
         self.set(0, {memory.HEADS: self.add([kernel.NEVER] * count)})
         if count:
             self.set(0, chip_words(program))
@@ -133,7 +134,7 @@ class Layout:
         self.reserve(c + kernel.ARRIVALS, capacity)
         self.reserve(c + kernel.CREDITS, capacity)
 
-    def add_unit(self, plan: UnitPlan, u: int) -> None:
+    def add_unit(self, plan: UnitPlan, u: int, queue: int | None) -> None:
         """Fill a unit's row; add its loops and ports, one of them to its generator's queue."""
         depth = len(plan.trips)
         ports = (*plan.inputs, *plan.outputs)
@@ -142,7 +143,6 @@ class Layout:
         # where ports tell the innermost loop's firings apart, each is a run of its own
         outer = depth if depth == 0 or depth - 1 in named else depth - 1
         loops = self.add([word for trips in plan.trips for word in (trips, 0)])
-        queue = self.queues.get(self.units.index(u))
         extra = (
             [] if queue is None else [self.port(PortPlan((), depth, (), (), False), loops, [queue])]
         )
@@ -159,6 +159,8 @@ class Layout:
             kernel.OUTER: outer,
             kernel.DEPTH: depth,
             kernel.LOOPS: loops,
+            kernel.IS_PLAIN: int(not named),
+            kernel.WRAP: -1,
             kernel.PORTS: first,
             kernel.OUTPUTS: middle,
             kernel.PORTS_END: middle + len(outputs) * kernel.PORT_FIELDS,

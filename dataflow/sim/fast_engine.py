@@ -44,6 +44,7 @@ from dataflow.sim.fast_kernel import (
     WORKLIST_END,
     WRITTEN,
     advance,
+    pointer,
 )
 from dataflow.sim.fast_memory import FAULTY, run_generator, serve
 from dataflow.sim.interrupt import Progress, stop_on_signal
@@ -61,8 +62,9 @@ def _compiled(stamp: int):
     """
 
     @njit(cache=True, error_model="numpy")
-    def run(s):
+    def run(array):
         """Run until nothing can move; False where it paused or an access is faulty."""
+        s = pointer(array)  # pyright: ignore[reportCallIssue]
         while stamp >= 0:
             while s[HEAD] != s[TAIL]:
                 member = s[s[HEAD]]

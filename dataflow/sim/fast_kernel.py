@@ -17,7 +17,8 @@ the slot of pop k - n. The queue between a load or store and its generator is a 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
 CHUNK = 1024
 """Most firings worked out at once."""
@@ -29,10 +30,11 @@ WORDS = 9
 
 # a unit or generator: what it waits for (2 * channel, + 1 for a token; 0 for nothing), which it is
 LACKS, IS_UNIT = range(2)
-# a unit; its loops are pairs of trips and counter
+# a unit; its loops are pairs of trips and counter; where it IS_PLAIN, what its ports do in a turn
+# of the innermost loop depends on nothing but WRAP, the first loop of those that end with it
 FREE, FIRED, LAST_FIRED, II, LEFT, INNER, OUTER, DEPTH, LOOPS = range(2, 11)
-PORTS, OUTPUTS, PORTS_END, EVERY_PORTS, GAPS = range(11, 16)
-UNIT_FIELDS = 22
+PORTS, OUTPUTS, PORTS_END, EVERY_PORTS, OTHER_PORTS, IS_PLAIN, WRAP, GAPS = range(11, 19)
+UNIT_FIELDS = 25
 # a port; ROLE and CHANNEL hold for one turn of the innermost loop
 LEVEL, LATE, LINKS, LASTS, LASTS_END, SELECTS, SELECTS_END, ROLE, CHANNEL = range(9)
 PORT_FIELDS = 9
@@ -49,7 +51,20 @@ jit = njit(error_model="numpy")
 inlined = njit(error_model="numpy", forceinline=True)
 
 
-@jit
+@intrinsic
+def pointer(typing_context, array):
+    """The array's first word as a pointer; its places count from there and none is below 0.
+
+    An array's index may count from its end, and asking each time takes as long as all the rest.
+    """
+
+    def first_word(context, builder, signature, arguments):
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return types.CPointer(types.int64)(array), first_word
+
+
+@inlined
 def enqueue(s, member):
     """Put a unit or generator on the worklist."""
     s[member + LACKS] = 0
@@ -58,7 +73,7 @@ def enqueue(s, member):
     s[TAIL] = tail + 1 if tail + 1 < s[WORKLIST_END] else s[WORKLIST]
 
 
-@jit
+@inlined
 def next_run(s, u):
     """Turn to the next run of the innermost loop and say what each port does in it."""
     loops, outer, depth = s[u + LOOPS], s[u + OUTER], s[u + DEPTH]
@@ -74,7 +89,11 @@ def next_run(s, u):
         wrap = outer
     while wrap > 0 and s[loops + 2 * wrap - 1] == s[loops + 2 * wrap - 2] - 1:
         wrap -= 1
-    every = 0
+    s[u + LEFT] = s[u + INNER]
+    if s[u + IS_PLAIN] and s[u + WRAP] == wrap:
+        return True
+    s[u + WRAP] = wrap
+    every = others = 0
     for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
         used = s[p + LEVEL] >= wrap
         for place in range(s[p + LASTS], s[p + LASTS_END]):
@@ -82,7 +101,6 @@ def next_run(s, u):
             used = used and s[loop + 1] == s[loop] - 1
         if used and s[p + LEVEL] >= depth:
             role = EVERY
-            every += 1
         elif p >= s[u + OUTPUTS]:
             role = LAST_PUSHED if used else UNUSED
         elif s[p + LATE]:
@@ -90,16 +108,17 @@ def next_run(s, u):
         else:
             role = HELD_POPPED if used else HELD
         s[p + ROLE] = role
+        every += role == EVERY
+        others += role not in (EVERY, UNUSED)
         link = s[p + LINKS]
         for place in range(s[p + SELECTS], s[p + SELECTS_END], SELECT_FIELDS):
             link += s[s[place] + 1] // s[place + 1] % s[place + 2] * s[place + 3]
         s[p + CHANNEL] = s[link]
-    s[u + EVERY_PORTS] = every
-    s[u + LEFT] = s[u + INNER]
+    s[u + EVERY_PORTS], s[u + OTHER_PORTS] = every, others
     return True
 
 
-@jit
+@inlined
 def known(s, u, left):
     """How many of the next `left` firings have every time they need known."""
     count = left
@@ -189,7 +208,7 @@ def needed_times(s, u, count):
         fresh = False
 
 
-@jit
+@inlined
 def extra_time(s, u, first, last):
     """The latest time needed beside the ports always used, by a chunk's first or last firing."""
     at = 0
@@ -270,9 +289,10 @@ def fire(s, u, count, left):
     last = first + count - 1
     if s[u + EVERY_PORTS]:
         needed_times(s, u, count)
-        s[first] = max(s[first], extra_time(s, u, True, ending and count == 1))
-        if ending and count > 1:
-            s[last] = max(s[last], extra_time(s, u, False, True))
+        if s[u + OTHER_PORTS]:
+            s[first] = max(s[first], extra_time(s, u, True, ending and count == 1))
+            if ending and count > 1:
+                s[last] = max(s[last], extra_time(s, u, False, True))
         for i in range(first, last + 1):
             at = s[i]
             if at > free:
