@@ -111,3 +111,25 @@ def test_schedule_inside_another_file_keeps_its_places() -> None:
 def test_schedule_of_python_names_its_path() -> None:
     with pytest.raises(ScheduleError, match=r"^schedule: time\.0 must be a digit of the kernel"):
         stream(gemm(), Schedule(time=("q",)))
+
+
+def test_schedule_keeps_an_empty_at_apart_from_none() -> None:
+    schedule = Schedule(channels={"a -> c": ChannelSchedule(at="")})
+    assert Schedule.from_yaml(schedule.to_yaml()).channel("a", "c").at == ""
+
+
+def test_schedule_faults_come_at_once_with_their_places(tmp_path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("tile: {i: 0}\nwalks: [i]\nnodes:\n  c: {vector: {i: 4, j: 4}}\n")
+    with pytest.raises(SpecError) as caught:
+        Schedule.from_yaml(path)
+    places = [(fault.line, fault.column) for fault in caught.value.faults]
+    assert places == [(1, 11), (2, 1), (4, 15)]
+    assert "did you mean walk?" in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["vector", "pack", "unroll"])
+@pytest.mark.parametrize("count", ["-1", "0", "1.5", "many", "true"])
+def test_schedule_refuses_counts_that_are_none(field, count) -> None:
+    with pytest.raises(SpecError, match=f"nodes.c.{field}.i must be"):
+        Schedule.from_yaml(f"nodes: {{c: {{{field}: {{i: {count}}}}}}}")
