@@ -78,7 +78,7 @@ def main() -> None:
     graph, schedule = case_schedule(case)
     program = map_graph(graph, hwspecs.load("tungsten_20x20"), schedule).program
     bare_s, _ = best_s(bare_channel)
-    ours_s, result = best_s(lambda: simulate(program, None, values=False))
+    ours_s, result = best_s(lambda: simulate(program, None, values=False, engine="simpy"))
     bare_us, ours_us = bare_s / (2 * BEATS) * 1e6, ours_s / result.firings * 1e6
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"bare SimPy channel  {bare_us:6.2f} us a firing   {2 * BEATS:>9,} firings")

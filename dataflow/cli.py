@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-ENGINES = ("auto", "simpy")
+ENGINES = ("auto", "simpy", "fast")
 PICTURES = (".png", ".pdf", ".svg")
 BAD_INPUT, WRONG_VALUES, STOPPED = 2, 1, 130
 
@@ -73,7 +73,7 @@ ScheduleFile = Annotated[
     Path | None, typer.Option("--schedule", help="A schedule, or a file made by tileloom map.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Engine = Annotated[str, typer.Option("--engine", help="auto or simpy.")]
+Engine = Annotated[str, typer.Option("--engine", help="auto, simpy, or fast (times only).")]
 
 
 def _version(wanted: bool) -> None:
@@ -208,12 +208,16 @@ def _task(
     return Task(asked, machine, plan)
 
 
-def _check_engine(engine: str) -> str:
+def _check_engine(engine: str, times_only: bool) -> None:
+    from dataflow.errors import did_you_mean
     from dataflow.request import RequestError
 
     if engine not in ENGINES:
-        raise RequestError(f"--engine: engine must be one of {', '.join(ENGINES)}, got {engine!r}")
-    return "simpy"
+        hint = did_you_mean(engine, ENGINES)
+        rule = f"engine must be one of {', '.join(ENGINES)}, got {engine!r}"
+        raise RequestError(f"--engine: {rule}; {hint}")
+    if engine == "fast" and not times_only:
+        raise RequestError("--engine: fast works out times only; add --no-values, or use simpy")
 
 
 @_command("simulate")
@@ -248,7 +252,7 @@ def simulate(
     """Run a kernel on a machine: cycles, the bound, lost cycles, buffers, checked values."""
     from dataflow.request import RequestError, write_arrays
 
-    engine = _check_engine(engine)
+    _check_engine(engine, times_only=no_values)
     if no_values and (inputs or outputs):
         raise RequestError("--no-values: it must stand without --inputs and --outputs, got both")
     if plot and plot.suffix not in PICTURES:
@@ -257,11 +261,11 @@ def simulate(
     task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
     arrays = None if no_values else _arrays(task, inputs, seed)
     mapped = task.map()
-    result, stopped = _run(mapped, arrays, max_cycles)
+    result, stopped = _run(mapped, arrays, engine, max_cycles)
     if outputs:
         write_arrays(outputs, result.outputs)
     check, reason = _judge(task, arrays, result)
-    _report(task, mapped, result, check, reason, engine=engine, explain=explain, as_json=json_)
+    _report(task, mapped, result, check, reason, explain=explain, as_json=json_)
     if plot:
         _draw(task, mapped, result, plot)
     if stopped:
@@ -290,7 +294,7 @@ def _arrays(task: Task, file: Path | None, seed: int) -> dict[str, Any]:
 
 
 def _run(
-    mapped: Mapped, arrays: Mapping[str, Any] | None, max_cycles: int | None
+    mapped: Mapped, arrays: Mapping[str, Any] | None, engine: str, max_cycles: int | None
 ) -> tuple[Result, bool]:
     """Simulate with a progress bar; the second result says whether the user stopped it."""
     from dataflow.progress import shown
@@ -299,9 +303,13 @@ def _run(
 
     try:
         with shown() as progress:
-            values = arrays is not None
             return run(
-                mapped.program, arrays, values=values, progress=progress, max_cycles=max_cycles
+                mapped.program,
+                arrays,
+                values=arrays is not None,
+                engine=engine,
+                progress=progress,
+                max_cycles=max_cycles,
             ), False
     except Interrupted as stop:
         print("interrupted; what had run:", file=sys.stderr)
@@ -330,7 +338,6 @@ def _report(
     check: Check | None,
     reason: str,
     *,
-    engine: str,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -350,7 +357,7 @@ def _report(
         sizes=asked.sizes,
         options=asked.options,
         rewrites=asked.rewrites,
-        engine=engine,
+        engine=result.engine,
         check=check,
         unchecked_because=reason,
         reasons=_reasons(mapped),
@@ -428,12 +435,12 @@ def validate(
     from dataflow import render
     from dataflow.validate import Comparison, as_json, published, read_cases
 
-    _check_engine(engine)
+    _check_engine(engine, times_only=True)
     machine = hwspecs.load(hw)
     path = cases or published()
     rows: list[Comparison] = []
     for row in _chosen(read_cases(path), case or [], path):
-        cycles = _case_cycles(row, machine)
+        cycles = _case_cycles(row, machine, engine)
         rows.append(Comparison(row.name, row.reference_cycles, cycles))
     if json_:
         _print_json(as_json(rows))
@@ -458,13 +465,14 @@ def _chosen(cases: Any, names: list[str], path: Path) -> list[Any]:
     return [case for case in cases if not names or case.name in names]
 
 
-def _case_cycles(case: Any, machine: Machine) -> int:
+def _case_cycles(case: Any, machine: Machine, engine: str) -> int:
     from dataflow.cases import case_schedule
     from dataflow.sim import simulate as run
     from mapping import map_graph
 
     graph, schedule = case_schedule(case)
-    return run(map_graph(graph, machine, schedule).program, None, values=False).cycles
+    program = map_graph(graph, machine, schedule).program
+    return run(program, None, values=False, engine=engine).cycles
 
 
 def main() -> None:

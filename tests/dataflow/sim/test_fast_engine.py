@@ -200,9 +200,11 @@ def one_unit(wire):
     return wire.program([wire.unit("only", [4], [], [])])
 
 
-def test_auto_takes_the_fast_engine_for_times_and_says_so(wire):
+def test_auto_takes_the_fast_engine_for_long_runs_of_times_and_says_so(wire, monkeypatch):
     program = map_graph(build("dot_product", {"n": 4}), hwspecs.load("tiny")).program
     inputs = {"a": np.ones(4), "b": np.ones(4)}
+    assert simulate(program).engine == "simpy"
+    monkeypatch.setattr("dataflow.sim.engines.WORTH_COMPILING", 1)
     assert simulate(program).engine == "fast"
     assert simulate(program, inputs, values=False).engine == "fast"
     assert simulate(program, inputs).engine == "simpy"
@@ -231,6 +233,7 @@ def test_unknown_engine_is_refused(wire):
 
 @pytest.mark.parametrize("engine", ["auto", "fast"])
 def test_without_numba_nothing_falls_back(wire, engine, monkeypatch):
+    monkeypatch.setattr("dataflow.sim.engines.WORTH_COMPILING", 1)
     for name in [name for name in sys.modules if name.startswith("dataflow.sim.fast_")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("dataflow.sim.fast_engine", raising=False)
