@@ -1,17 +1,22 @@
 """Which nodes share a unit, and how many units a node takes."""
 
+import random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import hwspecs
 from dataflow.graph import Builder
 from dataflow.kernels import build
 from dataflow.nodes import Graph
-from dataflow.schedule import NodeSchedule, Schedule
+from dataflow.schedule import NodeSchedule, Schedule, ScheduleError
 from dataflow.streams import stream
 from mapping import MappingError
 from mapping.build import build as build_program
-from mapping.partition import Group, partition
+from mapping.partition import Group, group_map, partition
 from mapping.resources import needs
+from tests.cross.random_schedules import CASES, graph_of, random_schedule, roomy
 
 MACHINE = hwspecs.load("plasticine")  # 16 lanes, 6 stages, 3 vector inputs
 
@@ -93,3 +98,51 @@ def test_counts_before_building_are_those_of_the_program() -> None:
     assert counted.compute == sum(u.cells for u in program.units if u.kind == "compute")
     assert counted.memory == sum(pad.cells for pad in program.scratchpads)
     assert counted.generators == sum(u.kind in ("load", "store") for u in program.units)
+
+
+def test_nodes_with_copies_of_their_own_are_apart() -> None:
+    schedule = Schedule(nodes={"x1": NodeSchedule(unroll={"n": 2})})
+    members = [group.members for group in _groups(_chain(3), schedule)]
+    assert members == [("x0",), ("x1",), ("x2",)]
+
+
+def test_nodes_that_wait_for_a_scratchpad_or_a_deep_fifo_are_apart() -> None:
+    for text in ("{locality: scratchpad}", "{depth: 40}"):
+        schedule = Schedule.from_yaml(f"{{channels: {{x0 -> x1: {text}}}}}")
+        assert [g.members for g in _groups(_chain(2), schedule)] == [("x0",), ("x1",)]
+
+
+def test_a_unit_does_not_wait_for_itself_by_way_of_the_point_before() -> None:
+    # r of all blocks is collected before a score is shifted; l follows from those scores, and
+    # the l of the block before is what l.kept scales: it must not share the unit of r.
+    graph = build("softmax", {"rows": 2, "n": 8}, {"block": 2}, rewrites=("online_softmax",))
+    schedule = Schedule(tile={"n.i": 1}, time=("n.i.o", "n.b"))
+    for group in partition(stream(graph, schedule), roomy(16)):
+        assert not {"r", "l.kept"} <= set(group.members)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(case=st.sampled_from(sorted(CASES)), seed=st.integers(0, 2**32 - 1))
+def test_groups_share_out_the_nodes_and_wait_in_no_circle(case: str, seed: int) -> None:
+    machine = roomy(6)
+    try:
+        made = stream(graph_of(case), random_schedule(graph_of(case), random.Random(seed)), 4)
+    except ScheduleError:
+        return
+    groups = partition(made, machine)
+    members = [name for group in groups for name in group.members]
+    assert sorted(members) == sorted(n.name for n in made.nodes if n.kind == "compute")
+    for group in groups:
+        assert group.main in group.members
+        assert group.cells == -(-group.stages // machine.compute.stages)
+        assert group.cells == 1 or len(group.members) == 1
+    owner = group_map(groups)
+    after: dict[str, set[str]] = {}
+    for edge in made.edges:
+        ends = [owner[n].name if n in owner else n for n in (edge.source, edge.target)]
+        if not edge.earlier and ends[0] != ends[1]:
+            after.setdefault(ends[0], set()).add(ends[1])
+    while after:
+        last = {name for names in after.values() for name in names} - set(after)
+        assert last, f"a circle among {sorted(after)}"
+        after = {name: left for name, names in after.items() if (left := names - last)}
