@@ -26,6 +26,7 @@ The rules a reader needs (the simulator's own files restate them where they are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -266,6 +267,11 @@ class Tensor:
     shape: tuple[int, ...]
     base_bytes: int
     element_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole tensor."""
+        return math.prod(self.shape) * self.element_bytes
 
 
 Site = tuple[int, int]

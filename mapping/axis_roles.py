@@ -25,9 +25,16 @@ class Roles:
     vectors: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
-def axis_roles(graph: Graph, machine: Machine) -> Roles:
-    """Sort the axes of `graph`; choose the lanes of each node that take the fewest stages."""
-    return _Finder(graph, machine).roles()
+def axis_roles(graph: Graph, machine: Machine) -> list[Roles]:
+    """Sort the axes of `graph`; choose the lanes of each node that take the fewest stages.
+
+    The first is the best. The others put another axis into the lanes wherever it is there, which
+    costs more stages and may save scratchpads.
+    """
+    finder = _Finder(graph, machine)
+    best = finder.roles()
+    others = [axis for axis in finder.movable() if axis != best.lane]
+    return [best, *(finder.roles(axis) for axis in others)]
 
 
 def iteration_axes(graph: Graph, node: Node) -> list[str]:
@@ -43,8 +50,21 @@ class _Finder:
         self.computed = [node for node in graph.nodes if node.op in COMPUTED]
         self.recurrent = list(dict.fromkeys(n.axis for n in graph.nodes if n.op == "earlier"))
 
-    def roles(self) -> Roles:
-        """Sort axes by who has them, then choose lanes."""
+    def movable(self) -> list[str]:
+        """Axes that lanes may run along, those that take the fewest stages first."""
+        used = self._used()
+        axes = [axis for axis in used if axis not in self.recurrent and self.graph.extent(axis) > 1]
+        return sorted(axes, key=lambda axis: (self._lane_cost(axis), -used.index(axis)))
+
+    def _used(self) -> list[str]:
+        return [
+            axis
+            for axis in self.graph.axes
+            if any(axis in iteration_axes(self.graph, n) for n in self.computed)
+        ]
+
+    def roles(self, forced: str = "") -> Roles:
+        """Sort axes by who has them, then choose lanes: the cheapest, or `forced` where it is."""
         graph = self.graph
         recurrent = self.recurrent
         reduced = {
@@ -56,11 +76,7 @@ class _Finder:
                 source = source_of(graph, arg)
                 if not source.off_chip and any(free.op == "read" for free in source.via):
                     mapped |= set(source.base.axes)
-        used = [
-            axis
-            for axis in graph.axes
-            if any(axis in iteration_axes(self.graph, n) for n in self.computed)
-        ]
+        used = self._used()
         outer = [
             axis
             for axis in used
@@ -77,11 +93,9 @@ class _Finder:
         )
         inner = [axis for axis in used if axis not in outer and axis not in recurrent]
         roles = Roles(outer, recurrent, inner, "")
-        movable = [axis for axis in used if axis not in recurrent and graph.extent(axis) > 1]
-        if movable:
-            roles.lane = min(movable, key=lambda axis: (self._lane_cost(axis), -used.index(axis)))
+        roles.lane = forced or next(iter(self.movable()), "")
         for node in self.computed:
-            roles.vectors[node.name] = self._vector(node, roles)
+            roles.vectors[node.name] = self._vector(node, roles, forced)
         return roles
 
     def _everywhere(self, axis: str) -> bool:
@@ -118,7 +132,7 @@ class _Finder:
                 total += min(self._cost(node, a) for a in axes)
         return total
 
-    def _vector(self, node: Node, roles: Roles) -> tuple[str, int]:
+    def _vector(self, node: Node, roles: Roles, forced: str) -> tuple[str, int]:
         axes = [a for a in iteration_axes(self.graph, node) if a not in roles.recurrent]
         axes = [a for a in axes if self.graph.extent(a) > 1]
         if not axes:
@@ -126,6 +140,9 @@ class _Finder:
         producers = [
             roles.vectors.get(source_of(self.graph, arg).base.name, ("", 1))[0] for arg in node.args
         ]
+
+        if forced in axes:
+            return forced, self._width(node, forced)
 
         def rank(axis: str) -> tuple:
             reduced = axis not in node.axes

@@ -28,12 +28,12 @@ from dataflow.nodes import Graph
 from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule
 from dataflow.streams import StreamGraph, stream
 from hwspecs import Machine
-from mapping.axis_roles import axis_roles
+from mapping.axis_roles import Roles, axis_roles
 from mapping.copies import meets_others, shared_out
-from mapping.errors import MappingError
+from mapping.errors import MappingError, refuse, shortage
 from mapping.estimate import first_tile_cycles, floor_cycles, points_of, transfers
 from mapping.partition import Group, partition
-from mapping.resources import busy_cycles, needs
+from mapping.resources import Needs, busy_cycles, needs
 from mapping.tilings import reloaded, tilings
 
 TRIED_TILES = 40
@@ -43,6 +43,9 @@ WORTH_WHILE = 0.97
 BISECTIONS = 8
 ALL_TRIES = 150
 """Schedules worked out in all, so that the search ends soon on any graph and machine."""
+FEW_NODES = 60
+"""Larger graphs get fewer tries, since each takes longer, but at least FEWEST_TRIES."""
+FEWEST_TRIES = 10
 NOT_WORTH = 0.1
 """Parts busy for less than this share of fill and drain get no more copies."""
 WHOLE_PIPELINES = (1, 2, 4, 8)
@@ -68,15 +71,23 @@ def default_schedule(graph: Graph, machine: Machine, share: float = 1.0) -> Sche
 
 def candidates(graph: Graph, machine: Machine, share: float = 1.0) -> list[Candidate]:
     """Schedules that fit the machine, best first; MappingError where there is none."""
-    search = _Search(graph, machine, share)
-    found = search.run()
-    if not found:
-        raise MappingError(
-            f"{graph.name} on {machine.name}: no tiling of the default schedule fits; "
-            f"the smallest needs {search.least}; write a schedule or use a larger machine",
-            resource="units",
-        )
-    return found[::-1]
+    least: Needs | None = None
+    for roles in axis_roles(graph, machine):
+        search = _Search(graph, machine, share, roles)
+        found = search.run()
+        if found:
+            return found[::-1]
+        if least is None or (search.least and search.least.excess(machine) < least.excess(machine)):
+            least = search.least or least
+    hint = "the smallest default schedule needs that many; write one or use a larger machine"
+    where = f"{graph.name} on {machine.name}"
+    refuse(
+        [
+            (shortage(where, resource, needed, available, hint), resource, needed, available)
+            for resource, needed, available in (least.over(machine, share) if least else ())
+        ]
+    )
+    raise MappingError(f"{where}: no default schedule fits its units; write one")
 
 
 @dataclass(frozen=True)
@@ -91,12 +102,14 @@ class _Aims:
 
 
 class _Search:
-    def __init__(self, graph: Graph, machine: Machine, share: float) -> None:
+    def __init__(self, graph: Graph, machine: Machine, share: float, roles: Roles) -> None:
         self.graph, self.machine, self.share = graph, machine, share
-        self.roles = axis_roles(graph, machine)
+        self.roles = roles
         self.products = any(node.op == "einsum" for node in graph.nodes)
-        self.least = "more units than there are"
+        self.least: Needs | None = None
         self.tries = 0
+        larger = max(1.0, len(graph.nodes) / FEW_NODES)
+        self.most_tries = max(FEWEST_TRIES, int(ALL_TRIES / larger**2))
 
     def run(self) -> list[Candidate]:
         """Schedules that fit, each better than those found before it."""
@@ -107,7 +120,7 @@ class _Search:
         ]
         found: list[Candidate] = []
         for base in sorted(bases, key=lambda base: base.cycles)[:TRIED_TILES]:
-            if found and (base.cycles >= found[-1].cycles or self.tries > ALL_TRIES):
+            if found and (base.cycles >= found[-1].cycles or self.tries > self.most_tries):
                 break
             for aims in self._aims(base.made):
                 best = self._bisect(base, aims, found[-1] if found else None)
@@ -223,7 +236,8 @@ class _Search:
             return None
         taken = needs(found.made, found.groups, self.machine)
         if not taken.fits(self.machine, self.share):
-            self.least = f"{taken.compute} compute, {taken.memory} memory units"
+            if self.least is None or taken.excess(self.machine) < self.least.excess(self.machine):
+                self.least = taken
             return None
         busiest = max(busy_cycles(found.made, g, self.machine) for g in found.groups)
         fill, _, drain = transfers(found.made, self.machine)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dataflow.nodes import Graph
 from dataflow.program import Program
-from dataflow.schedule import Schedule
+from dataflow.schedule import Schedule, ScheduleError
 from dataflow.streams import StreamGraph, stream
 from dataflow.streams.node import StreamNode
 from hwspecs import Machine
@@ -45,24 +45,58 @@ def map_graph(graph: Graph, machine: Machine, schedule: Schedule | None = None) 
     """
     if schedule is not None:
         return _laid_out(graph, machine, schedule)
-    share = 1.0
-    for layout in range(LAYOUTS):
-        chosen = candidates(graph, machine, share)[0]
+    chosen = candidates(graph, machine)[0]
+    refused: MappingError | None = None
+    for _ in range(LAYOUTS):
         try:
             return _laid_out(graph, machine, chosen.schedule)
-        except MappingError:
-            if layout == LAYOUTS - 1:
-                raise
+        except MappingError as error:
+            refused = refused or error
+            if " links" not in error.resource:
+                break
         share = LESS * needs(chosen.made, chosen.groups, machine).share_of(machine)
-    raise AssertionError("the last layout returns or raises")
+        try:
+            chosen = candidates(graph, machine, share)[0]
+        except MappingError:
+            break
+    assert refused is not None
+    raise refused
 
 
 def _laid_out(graph: Graph, machine: Machine, schedule: Schedule) -> Mapping:
     made = stream(graph, schedule, machine.compute.lanes, machine.compute.fifo_depth_beats)
     groups = partition(made, machine)
     _check_copies(made, groups, machine)
+    _check_lanes(made, machine)
     program = build(made, groups, machine)
+    _check_capacity(program)
     return Mapping(schedule, made, route(place(program)), bound(graph, machine))
+
+
+def _check_lanes(made: StreamGraph, machine: Machine) -> None:
+    """Refuse beats that are wider than the machine's lanes."""
+    compute, faults = machine.compute, []
+    for node in made.nodes:
+        # Packed multiplies are summed inside their lane.
+        packed = node.node.op == "einsum" and node.vector in node.gone
+        most = compute.lanes * (compute.packing if packed else 1)
+        if node.lanes > most:
+            path = ("nodes", node.name, "vector", node.vector)
+            rule = f"must be at most {most}, the lanes of {machine.name}, got {node.lanes}"
+            faults.append(made.schedule.fault(path, rule))
+    if faults:
+        raise ScheduleError(faults)
+
+
+def _check_capacity(program: Program) -> None:
+    """Refuse tensors that the off-chip memory cannot hold."""
+    needed = max((t.base_bytes + t.bytes for t in program.tensors), default=0)
+    available = program.machine.off_chip.capacity_bytes
+    if needed > available:
+        where = f"{program.graph.name} on {program.machine.name}"
+        hint = "choose smaller sizes or a machine with more memory"
+        resource = "bytes of off-chip memory"
+        refuse([(shortage(where, resource, needed, available, hint), resource, needed, available)])
 
 
 def _check_copies(made: StreamGraph, groups: Iterable[Group], machine: Machine) -> None:

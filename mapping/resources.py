@@ -33,6 +33,20 @@ class Needs:
         grid = machine.grid
         return max(self.compute / grid.compute_units, self.memory / grid.memory_units)
 
+    def over(self, machine: Machine, share: float = 1.0) -> list[tuple[str, int, int]]:
+        """What is short: (resource, needed, there are)."""
+        grid = machine.grid
+        counts = (
+            ("compute units", self.compute, int(share * grid.compute_units)),
+            ("memory units", self.memory, int(share * grid.memory_units)),
+            ("address generators", self.generators, machine.generators.count),
+        )
+        return [each for each in counts if each[1] > each[2]]
+
+    def excess(self, machine: Machine) -> int:
+        """How many units and generators too many."""
+        return sum(needed - available for _, needed, available in self.over(machine))
+
     def fits(self, machine: Machine, share: float = 1.0) -> bool:
         """Whether `share` of the machine's units is that many of each."""
         grid = machine.grid

@@ -4,7 +4,7 @@ import pytest
 
 import hwspecs
 from dataflow.kernels import KERNELS, build
-from dataflow.schedule import Schedule
+from dataflow.schedule import Schedule, ScheduleError
 from dataflow.sim import simulate
 from mapping import MappingError, default_schedule, map_graph
 
@@ -56,8 +56,41 @@ def test_more_off_chip_bandwidth_is_no_slower() -> None:
 
 
 def test_kernel_that_fits_no_way_is_refused_with_what_it_needs() -> None:
-    with pytest.raises(MappingError, match=r"the smallest needs \d+ compute, \d+ memory units"):
+    with pytest.raises(MappingError, match=r"compute units must be at most 2, got 6 \(over by 4\)"):
         map_graph(build("attention"), hwspecs.load("tiny"))
+
+
+def test_shortage_of_generators_is_told_as_such() -> None:
+    machine = hwspecs.load("tiny")
+    few = machine.generators.model_copy(update={"count": 2})
+    machine = machine.model_copy(update={"generators": few})
+    with pytest.raises(MappingError, match=r"address generators must be at most 2, got 3"):
+        map_graph(build("gemm", {"i": 8, "j": 8, "k": 8}), machine)
+
+
+@pytest.mark.parametrize("sizes", [(8, 7, 8), (7, 13, 11), (8, 8, 8), (1, 1, 1)])
+def test_small_products_fit_a_machine_of_two_memory_units(sizes: tuple[int, int, int]) -> None:
+    graph = build("gemm", dict(zip("ijk", sizes, strict=True)))
+    assert map_graph(graph, hwspecs.load("tiny")).program.units
+
+
+def test_more_lanes_than_the_machine_has_are_refused_with_their_place() -> None:
+    schedule = Schedule.from_yaml("nodes: {c: {vector: {j: 64}}, load b: {vector: {j: 64}}}")
+    with pytest.raises(ScheduleError) as caught:
+        map_graph(build("gemm"), hwspecs.load("tiny"), schedule)
+    assert "1:25: nodes.c.vector.j must be at most 4, the lanes of tiny, got 64" in str(
+        caught.value
+    )
+    assert "1:52: nodes.load b.vector.j must be at most 4" in str(caught.value)
+
+
+def test_tensors_must_fit_the_off_chip_memory() -> None:
+    machine = hwspecs.load("tiny")
+    small = machine.off_chip.model_copy(update={"capacity_bytes": 64})
+    machine = machine.model_copy(update={"off_chip": small})
+    # Three tensors of 16 x 16 words of 4 bytes.
+    with pytest.raises(MappingError, match=r"off-chip memory must be at most 64, got 3072"):
+        map_graph(build("gemm", {"i": 16, "j": 16, "k": 16}), machine)
 
 
 def test_more_copies_than_units_are_refused_before_they_are_built() -> None:
