@@ -128,7 +128,7 @@ def _outer_product(case: Case) -> Schedule:
     outer = _unroll(case, "i.o", "j.o")
     nodes = {
         "c": _node({"j": _lanes(case, "j", "compute")}, outer),
-        "load a": _node({"i": _lanes(case, "i", "load")}, outer),
+        "load a": _node({"i": _lanes(case, "i", "load")}, _unroll(case, "i.o")),
         "load b": _node({"j": _lanes(case, "j", "load")}, outer),
         "store c": _node({"j": _lanes(case, "j", "store")}, outer),
     }

@@ -336,6 +336,18 @@ class Machine(Spec):
             raise RuleError(f"a type at least as wide as the data type, {data_type}")
         return accumulate_type
 
+    @field_validator("memory", mode="after")
+    @classmethod
+    def _check_bank_count(cls, memory: Memory, info: ValidationInfo) -> Memory:
+        # Lanes of one beat then meet no bank twice, which is all that is modelled of banks.
+        compute = info.data.get("compute")
+        if compute is not None and memory.banks < compute.lanes:
+            lanes = compute.lanes
+            raise RuleError(
+                f"scratchpads of at least {lanes} banks, one a lane", f"see {lanes} lanes"
+            )
+        return memory
+
     @field_validator("compute", mode="after")
     @classmethod
     def _check_packing(cls, compute: Compute, info: ValidationInfo) -> Compute:

@@ -45,8 +45,24 @@ def load_edge(
     if key not in loads:
         name = own if f"load {base.name}" in nodes else f"load {base.name}"
         loads[key] = name
+        faults += _plan_faults(made.schedule, plan, own, base, outside)
         nodes[name] = _load_node(made, base, value, index, outside, served, plan, name, lanes)
     return Edge(loads[key], target.name, value.name, "", common, touch)
+
+
+def _plan_faults(
+    schedule: Schedule, plan: NodeSchedule, own: str, base: Node, outside: tuple[str, ...]
+) -> list[str]:
+    """What a schedule says of a load that loads cannot do."""
+    at = ("nodes", own if own in schedule.nodes else f"load {base.name}")
+    around = ", ".join(outside) or "there is none"
+    return [
+        schedule.fault(
+            (*at, "unroll", digit), f"must be a loop outside the loaded tile ({around})", True
+        )
+        for digit in plan.unroll
+        if digit not in outside
+    ]
 
 
 def _load_node(
