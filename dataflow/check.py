@@ -19,7 +19,8 @@ and how errors grow or cancel follows the graph.
 
 A zero, stale or misplaced output is off by the size of the output itself, orders above the bound.
 Where it would not be (a chaotic recurrence in 8 bits) the check proves nothing, and says so:
-`decisive` is false, and the values do not count as checked.
+`decisive` is false, and the values do not count as checked. It proves nothing either where a value
+of the graph as run is beyond the range of the data type, since the machine then saturates.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from numpy.typing import NDArray
 from dataflow.errors import FaultsError
 from dataflow.nodes import Graph, Node
 from dataflow.ops import contracted, elements_of
-from dataflow.reference import evaluate
+from dataflow.reference import evaluate, node_values, store
 
 Array = NDArray[Any]
 
@@ -79,10 +80,14 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """The verdict over all outputs; `reference` says what they were compared with."""
+    """The verdict over all outputs; `reference` says what they were compared with.
+
+    `beyond` says which values the data type cannot hold, and is empty where it holds them all.
+    """
 
     outputs: tuple[OutputCheck, ...]
     reference: str
+    beyond: str = ""
 
     @property
     def passed(self) -> bool:
@@ -91,8 +96,19 @@ class Check:
 
     @property
     def decisive(self) -> bool:
-        """Whether every output's check could have failed zeros."""
-        return all(output.decisive for output in self.outputs)
+        """Whether the type holds every value and every output's check could have failed zeros."""
+        return not self.beyond and all(output.decisive for output in self.outputs)
+
+    @property
+    def failed(self) -> bool:
+        """Whether an output is beyond its bounds though the data type holds every value."""
+        return not (self.passed or self.beyond)
+
+    @property
+    def undecided_because(self) -> str:
+        """Why the check proves nothing; empty where it is decisive."""
+        reason = self.beyond or "rounding alone may move them by their size"
+        return "" if self.decisive else reason
 
     @property
     def worst(self) -> OutputCheck:
@@ -115,10 +131,25 @@ def unit_roundoff(data_type: str) -> float:
     return float(ml_dtypes.finfo(NUMPY_TYPES[data_type]).eps) / 2
 
 
+def largest_of(data_type: str) -> float:
+    """Return the largest finite number of a type.
+
+    >>> largest_of("fp8_e4m3")
+    448.0
+    """
+    return float(ml_dtypes.finfo(NUMPY_TYPES[data_type]).max)
+
+
 def round_to(array: Any, data_type: str) -> Array:
-    """Return float64 values rounded to `data_type`."""
+    """Return float64 values rounded to `data_type`, as the machine's arithmetic does it.
+
+    Beyond the largest number fp8 stays at the largest; the other types go to infinity.
+    """
+    values = np.asarray(array, dtype=np.float64)
+    if data_type == "fp8_e4m3":
+        values = np.clip(values, -largest_of(data_type), largest_of(data_type))
     with np.errstate(all="ignore"):
-        return np.asarray(array, dtype=np.float64).astype(NUMPY_TYPES[data_type]).astype(np.float64)
+        return values.astype(NUMPY_TYPES[data_type]).astype(np.float64)
 
 
 def perturbed(
@@ -225,8 +256,11 @@ def check(
             f" {size}; choose smaller sizes, or leave the values out (--no-values)"
         )
     independent = plain is not None and plain != graph and _elements(plain) <= LIMIT_ELEMS
-    exact = evaluate(plain if plain is not None and independent else graph, inputs)
-    own = evaluate(graph, inputs) if independent else exact
+    values = node_values(graph, inputs)
+    own = {output.name: store(output, graph, values[output.node]) for output in graph.outputs}
+    exact = evaluate(plain, inputs) if plain is not None and independent else own
+    beyond = _beyond(values, data_type)
+    del values  # as large as a trial
     deviations: dict[str, list[Array]] = {name: [] for name in exact}
     for trial in range(TRIALS):
         trial_outputs = evaluate(noisy, {**inputs, **_errors(noisy, spreads, trial)})
@@ -236,6 +270,22 @@ def check(
     return Check(
         tuple(_judge(name, outputs[name], exact[name], deviations[name]) for name in exact),
         f"float64 NumPy of {form}",
+        beyond,
+    )
+
+
+def _beyond(values: Mapping[str, Array], data_type: str) -> str:
+    """Say which node has most values that `data_type` cannot hold; infinities are held as such."""
+    largest = largest_of(data_type)
+    counts = {
+        name: int(np.count_nonzero(np.isfinite(value) & (np.abs(value) > largest)))
+        for name, value in values.items()
+    }
+    name = max(counts, key=lambda node: counts[node], default="")
+    if not name or not counts[name]:
+        return ""
+    return (
+        f"{counts[name]} values of node {name} are beyond the range of {data_type} ({largest:.6g})"
     )
 
 

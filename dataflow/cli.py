@@ -270,7 +270,7 @@ def simulate(
         _draw(task, mapped, result, plot)
     if stopped:
         raise typer.Exit(STOPPED)
-    if check and not check.passed:
+    if check and check.failed:
         _leave("values: the outputs are further from float64 than rounding explains", WRONG_VALUES)
 
 
@@ -278,15 +278,15 @@ def _arrays(task: Task, file: Path | None, seed: int) -> dict[str, Any]:
     """Return the inputs, rounded to the machine's data type; remarks go to standard error."""
     import numpy as np
 
-    from dataflow.check import round_to
+    from dataflow.check import largest_of, round_to
     from dataflow.request import inputs_of
 
     arrays, remarks = inputs_of(task.request.graph, file, seed)
     rounded = {name: round_to(array, task.machine.data_type) for name, array in arrays.items()}
-    for name, array in rounded.items():
-        lost = int(np.sum(np.isfinite(arrays[name]) & ~np.isfinite(array)))
+    kind = task.machine.data_type
+    for name, array in arrays.items():
+        lost = int(np.sum(np.isfinite(array) & (np.abs(array) > largest_of(kind))))
         if lost:
-            kind = task.machine.data_type
             remarks = (*remarks, f"input {name}: {lost} values are beyond the range of {kind}")
     for remark in remarks:
         print(f"note: {remark}", file=sys.stderr)

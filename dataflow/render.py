@@ -125,8 +125,8 @@ def values(check: Check) -> list[tuple[str, str]]:
     """Return the verdict on the values as terms and texts, for the output nearest its bound."""
     worst = check.worst
     verdict = "within rounding of" if check.passed else "WRONG beside"
-    if check.passed and not check.decisive:
-        verdict = "not decided (rounding alone may move them by their size) beside"
+    if not check.decisive and not check.failed:
+        verdict = f"not decided ({check.undecided_because}) beside"
     return [
         (term("values"), f"{verdict} {check.reference}"),
         (term("largest error"), f"{worst.max_abs_error:.3g} in {worst.name}"),

@@ -343,7 +343,7 @@ def values_json(check: Check | None, unchecked_because: str = "") -> dict[str, A
     if check is None:
         return {"checked": False, "because": unchecked_because}
     worst = check.worst
-    undecided = {} if check.decisive else {"because": "rounding alone may move them by their size"}
+    undecided = {} if check.decisive else {"because": check.undecided_because}
     return {
         "checked": check.decisive,
         **undecided,

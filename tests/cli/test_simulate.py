@@ -202,3 +202,14 @@ def test_outputs_equal_the_plain_form_in_single_precision(tileloom, tmp_path) ->
     assert tileloom("simulate", *args, given).code == 0
     graph = build("softmax", {"rows": 4, "n": 8}, None, ())
     np.testing.assert_allclose(np.load(kept)["y"], evaluate(graph, {"x": x})["y"], rtol=1e-5)
+
+
+def test_simulate_does_not_decide_values_beyond_the_range_of_the_type(tileloom) -> None:
+    sizes = ("--set", "n=128", "batch=2", "channels=1", "gated=true")
+    outcome = tileloom(
+        "simulate", "fft_conv", *sizes, "--hw", "plasticine_rnn", "--seed", 2, "--json"
+    )
+    assert outcome.code == 0
+    values = outcome.json["values"]
+    assert values["checked"] is False
+    assert "are beyond the range of fp8_e4m3 (448)" in values["because"]

@@ -175,3 +175,46 @@ def test_check_passes_every_kernel_in_single_precision(name: str, seed: int) -> 
     result = check(graph, inputs, evaluate(graph, inputs, np.float32), "fp32", "fp32", plain)
     assert result.passed, result.worst
     assert result.decisive
+
+
+def _squared_and_back() -> Graph:
+    g = Builder("there and back", n=8)
+    x = g.input("x", "n")
+    square = g.map("mul", x, x, name="square")
+    g.output("y", g.map("mul", square, 0.25))
+    return g.build()
+
+
+@pytest.mark.parametrize(
+    ("data_type", "factor", "largest"),
+    [("fp8_e4m3", 100.0, "448"), ("fp16", 1000.0, "65504"), ("fp32", 1e38, "3.40282e+38")],
+)
+def test_check_does_not_decide_what_saturates(data_type, factor, largest) -> None:
+    graph = _squared_and_back()
+    inputs = {"x": round_to(np.array([1.0, 0, 0, 0, 0, 0, 1.0, 0]) * factor, data_type)}
+    outputs = {"y": round_to(evaluate(graph, inputs)["y"], data_type) * 0.5}
+    result = check(graph, inputs, outputs, data_type, "fp32")
+    reason = f"2 values of node square are beyond the range of {data_type} ({largest})"
+    assert result.undecided_because == reason
+    assert not result.decisive
+    assert not result.failed
+
+
+def test_check_counts_no_infinity_that_was_given_as_beyond_range() -> None:
+    graph = _gemm()
+    inputs = _inputs(graph, "fp32")
+    inputs["a"][2, 3] = np.inf
+    outputs = evaluate(graph, inputs, np.float32)
+    result = check(graph, inputs, outputs, "fp32", "fp32")
+    assert result.beyond == ""
+    assert result.passed
+
+
+@pytest.mark.parametrize("data_type", TYPES)
+def test_round_to_agrees_with_the_machines_arithmetic(data_type: str) -> None:
+    from dataflow.sim.arithmetic import _rounded
+
+    values = np.array([0.0, 1.1, -300.7, 449.0, -1e4, 65519.0, 7e4, 1e38, 1e39, np.inf, -np.inf])
+    with np.errstate(over="ignore"):
+        machine = _rounded(values, data_type)
+    np.testing.assert_array_equal(round_to(values, data_type), machine)
