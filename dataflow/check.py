@@ -13,7 +13,9 @@ with a random error at every node, as large as the machine's rounding there may 
 u is half the distance from 1 to the next number of a type. Each trial gives the largest and the
 root mean square deviation of an output. Both errors of the machine's output must be at most
 1.5 times the largest of the trials plus 4 of their standard deviations: where an output has many
-elements the trials agree and that is 1.5 times, where it has one it is about 5 sigma. The model is
+elements the trials agree and that is 1.5 times, where it has one it is about 5 sigma. Where a type
+has subnormals too small for the trials, `SUBNORMALS` of the smallest are allowed besides for each
+rounding on the way to an output: no rounding near 0 is relative. The model is
 that of Monte Carlo arithmetic (Parker, 1997): a true rounding is no larger than the random one,
 and how errors grow or cancel follows the graph.
 
@@ -35,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataflow.errors import FaultsError
-from dataflow.nodes import Graph, Node
+from dataflow.nodes import Graph, Node, recurrences
 from dataflow.ops import contracted, elements_of
 from dataflow.reference import evaluate, node_values, store
 
@@ -53,6 +55,7 @@ NUMPY_TYPES: dict[str, Any] = {
 # Pointwise operations whose result is one of their arguments, or 0 or 1: nothing to round.
 _EXACT = {"identity", "max", "min", "neg", "abs", "relu", "where"}
 _EXACT |= {"lt", "le", "gt", "ge", "eq", "logical_and"}
+SUBNORMALS = 2  # smallest numbers of a type allowed for each rounding
 SMALLEST_COUNTED = 1e-12  # a type whose least number is smaller has no grid worth counting
 
 
@@ -266,9 +269,10 @@ def check(
         trial_outputs = evaluate(noisy, {**inputs, **_errors(noisy, spreads, trial)})
         for name, value in trial_outputs.items():
             deviations[name].append(_difference(value, own[name], 0.0))
+    floor = _floor(graph, data_type, accumulate_type)
     form = "the plain form" if independent else "the graph as run"
     return Check(
-        tuple(_judge(name, outputs[name], exact[name], deviations[name]) for name in exact),
+        tuple(_judge(name, outputs[name], exact[name], deviations[name], floor) for name in exact),
         f"float64 NumPy of {form}",
         beyond,
     )
@@ -287,6 +291,31 @@ def _beyond(values: Mapping[str, Array], data_type: str) -> str:
     return (
         f"{counts[name]} values of node {name} are beyond the range of {data_type} ({largest:.6g})"
     )
+
+
+def _floor(graph: Graph, data_type: str, accumulate_type: str) -> float:
+    """Return what roundings to subnormals may come to: an absolute error, in an output's unit.
+
+    Types with a coarse grid near 0 are left out: data of such a type has it in the trials.
+    """
+    steps = {
+        node.name: graph.extent(before.axis)
+        for group in recurrences(graph)
+        for before in group
+        if before.op == "earlier"
+        for node in group
+    }
+    roundings = 0
+    for node in graph.nodes:
+        sums = contracted(node, graph) if node.op == "einsum" or node.fn == "sum" else ()
+        if sums or _is_rounded(node, graph, data_type):
+            roundings += (math.prod(graph.shape(sums)) + 1) * steps.get(node.name, 1)
+    smallest = {
+        float(ml_dtypes.finfo(NUMPY_TYPES[kind]).smallest_subnormal)
+        for kind in (data_type, accumulate_type)
+    }
+    counted = max((size for size in smallest if size <= SMALLEST_COUNTED), default=0.0)
+    return SUBNORMALS * counted * roundings
 
 
 def _elements(graph: Graph) -> int:
@@ -312,11 +341,13 @@ def _difference(value: Array, exact: Array, unknown: float) -> Array:
     return np.where(same, 0.0, np.where(np.isfinite(gap), gap, unknown))
 
 
-def _judge(name: str, value: Array, exact: Array, deviations: list[Array]) -> OutputCheck:
+def _judge(
+    name: str, value: Array, exact: Array, deviations: list[Array], floor: float
+) -> OutputCheck:
     error = _difference(value, exact, math.inf)
     finite = exact[np.isfinite(exact)]
     # The reference's own rounding, and that of a plain form summed in another order.
-    own = 64 * unit_roundoff_of_float64() * _largest(finite)
+    own = 64 * unit_roundoff_of_float64() * _largest(finite) + floor
     bound = _limit([_largest(trial) for trial in deviations]) + own
     rms_bound = _limit([_rms(trial) for trial in deviations]) + own
     largest, rms, size = _largest(error), _rms(error), _rms(finite)

@@ -213,3 +213,11 @@ def test_simulate_does_not_decide_values_beyond_the_range_of_the_type(tileloom) 
     values = outcome.json["values"]
     assert values["checked"] is False
     assert "are beyond the range of fp8_e4m3 (448)" in values["because"]
+
+
+def test_simulate_of_subnormals_is_within_rounding(tileloom, tmp_path) -> None:
+    given = tmp_path / "in.npz"
+    np.savez(given, a=np.random.default_rng(0).standard_normal((4, 4)) * 1e-40)
+    sizes = ("--set", "i=4", "j=4", "k=4")
+    outcome = tileloom("simulate", "gemm", *sizes, "--hw", "plasticine", "--inputs", given)
+    assert outcome.code == 0

@@ -218,3 +218,26 @@ def test_round_to_agrees_with_the_machines_arithmetic(data_type: str) -> None:
     with np.errstate(over="ignore"):
         machine = _rounded(values, data_type)
     np.testing.assert_array_equal(round_to(values, data_type), machine)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "factor"), [("fp32", 1e-40), ("fp32", 1e-44), ("bf16", 1e-39)]
+)
+def test_check_allows_roundings_of_subnormals(data_type: str, factor: float) -> None:
+    graph = _gemm(i=4, j=4, k=4)
+    inputs = _inputs(graph, data_type)
+    inputs["a"] = round_to(inputs["a"] * factor, data_type)
+    outputs = evaluate(graph, inputs, np.float32)
+    stored = {name: round_to(value, data_type) for name, value in outputs.items()}
+    result = check(graph, inputs, stored, data_type, "fp32")
+    assert result.passed
+    smallest = 2.0**-149 if data_type == "fp32" else 2.0**-133
+    # k + 1 = 5 roundings, two of the smallest numbers each
+    assert result.worst.bound >= 10 * smallest
+
+
+def test_check_fails_zeros_in_place_of_small_numbers() -> None:
+    graph = _gemm(i=4, j=4, k=4)
+    inputs = _inputs(graph, "fp32")
+    inputs["a"] = round_to(inputs["a"] * 1e-40, "fp32")
+    assert check(graph, inputs, {"c": np.zeros((4, 4))}, "fp32", "fp32").failed
