@@ -9,6 +9,7 @@ whole turn.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dataflow.schedule import ScheduleError
@@ -99,7 +100,7 @@ class _Delays:
         """Digits collected on paths to `edge.target` beside `edge`, how often, by which node."""
         hold: frozenset[str] = frozenset()
         steps, through = 0, ""
-        for fork, shared in self._streaming_into(edge.source).items():
+        for fork, own, shared in self._forks(edge.source):
             reached = self._from(fork)
             for other in self.made.into(edge.target):
                 if other is edge or other.source not in reached:
@@ -111,12 +112,37 @@ class _Delays:
                 if other.earlier:
                     digits, more = self._carried_over(other, digits), frozenset()
                 # What the channel's own path collects too, it need not hold.
-                digits, count = (digits | more) - shared, count + bool(more)
+                digits, count = (digits | more | own) - shared, count + bool(more) + bool(own)
                 if digits:
                     hold |= digits
                     name = name or other.source
                     steps, through = (count, name) if count > steps else (steps, through)
         return hold, steps, through
+
+    def _forks(self, name: str) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
+        """Where paths that lead to `name` branch off: a node, what it collects itself, and what
+        is collected on the way to `name`.
+
+        Readers of one scratchpad may be served by one read unit; then one waits for the other.
+        """
+        for fork, shared in self._streaming_into(name).items():
+            yield fork, frozenset(), shared
+            for edge in self.made.into(fork):
+                for beside in self._served_with(edge):
+                    yield beside, self._reduced(beside), shared | self._reduced(fork)
+
+    def _served_with(self, edge: Edge) -> list[str]:
+        """Readers that may take the tiles of `edge` beat by beat together with its own."""
+        if edge.kind != "scratchpad" or edge.earlier:
+            return []
+        return [
+            other.target
+            for other in self.made.out_of(edge.source)
+            if other.kind == "scratchpad"
+            and (other.value, other.last, other.earlier) == (edge.value, edge.last, "")
+            and other.target not in self._from(edge.target)
+            and edge.target not in self._from(other.target)
+        ]
 
     def _streaming_into(self, name: str) -> dict[str, frozenset[str]]:
         """`name` and all nodes that lead to it, with what is collected on the way."""

@@ -160,13 +160,13 @@ def _nodes(made: StreamGraph, draw: random.Random) -> dict[str, NodeSchedule]:
             pack = {d: draw.choice((2, 3)) for d in walk if draw.random() < 0.1}
         if node.kind != "compute" and vector and draw.random() < 0.9:
             vector = {walk[-1]: next(iter(vector.values()))}
-        if draw.random() < 0.1:
+        if node.kind != "load" and draw.random() < 0.1:
             order = draw.sample(walk, len(walk))
             result[node.name] = NodeSchedule(walk=order, vector=vector, unroll=unroll, pack=pack)
         elif node.kind in ("compute", "load", "store"):
             pack = pack if node.kind == "compute" else {}
             result[node.name] = NodeSchedule(vector=vector, unroll=unroll, pack=pack)
-        if node.kind != "compute" and draw.random() < 0.7:
+        if node.kind != "compute" and (node.kind == "load" or draw.random() < 0.7):
             unroll = {d: n for d, n in unroll.items() if d in node.domain}
             result[node.name] = NodeSchedule(unroll=unroll)
         if node.name in result and draw.random() < 0.97:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataflow import kernels
 from dataflow.program import Program
 from dataflow.reference import evaluate
 from dataflow.schedule import Schedule, ScheduleError
@@ -210,6 +211,18 @@ FOUND = {
         "{time: [m.b], nodes: {r: {vector: {n: 2}}}}",
     ),
 }
+
+
+def test_readers_served_together_hold_what_one_of_them_waits_for() -> None:
+    # A whole pass of the comparisons is packed into a tile before the products, of which the same
+    # read unit serves an operand, are asked for: 40 beats, more than a FIFO holds.
+    graph = kernels.build("filter_sum", {"n": 40})
+    text = "{channels: {logical_and_2 -> logical_and_3: {locality: scratchpad}}}"
+    made = stream(graph, Schedule.from_yaml(text), 4)
+    program = build(made, partition(made, roomy(2)), roomy(2))
+    result = simulate(program, inputs_of(graph))
+    expected = evaluate(graph, inputs_of(graph))["total"]
+    np.testing.assert_allclose(result.outputs["total"], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("found", list(FOUND))
