@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
 import traceback
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +107,7 @@ def _own(name: str, texts: Mapping[str, str], rewrites: tuple[str, ...]) -> Requ
         bound = inspect.signature(function).bind(**given)
     except TypeError as error:
         takes = inspect.signature(function)
-        raise RequestError(f"{name}: settings must fit {takes}, got {error}") from error
+        raise RequestError(f"{name}: settings must fit {takes}, {error}") from error
     bound.apply_defaults()
     plain = _call(name, lambda: function(**given))
     if not isinstance(plain, Graph):
@@ -148,14 +150,20 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _call(name: str, action: Callable[[], Any]) -> Any:
-    """Run a user's code; what it raises becomes one line with the file and line it came from."""
+    """Run a user's code; what it raises becomes one line with the file and line it came from.
+
+    What it prints goes to standard error, as standard output may be JSON.
+    """
     try:
-        return action()
+        with redirect_stdout(sys.stderr):
+            return action()
     except FaultsError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         file = name.rpartition(":")[0] if ".py:" in name else name
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+        whole = Path(file).resolve()  # a module's own path is absolute
+        trace = traceback.extract_tb(error.__traceback__)
+        frames = [f for f in trace if Path(f.filename).resolve() == whole]
         line = frames[-1].lineno if frames else getattr(error, "lineno", None)
         where = f"{file}:{line}" if line else name
         raise RequestError(f"{where}: {type(error).__name__}: {error}") from error

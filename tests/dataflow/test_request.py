@@ -134,3 +134,28 @@ def test_inputs_of_refuses_pickles_and_single_arrays(tmp_path: Path) -> None:
     for file in (pickled, single):
         with pytest.raises(RequestError, match=str(file)):
             inputs_of(graph, file, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [("import sys\nsys.exit(3)\n", 2), ("import sys\ndef f():\n    sys.exit('no')\n", 3)],
+)
+def test_request_says_that_a_users_code_left(tmp_path: Path, source: str, line: int) -> None:
+    path = tmp_path / "leaves.py"
+    path.write_text(source)
+    assert _fault(f"{path}:f", {}).startswith(f"{path}:{line}: SystemExit: ")
+
+
+def test_request_gives_lines_of_relative_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rais.py").write_text("def f():\n    raise RuntimeError('boom')\n")
+    monkeypatch.chdir(tmp_path)
+    assert _fault("rais.py:f", {}) == "rais.py:2: RuntimeError: boom"
+    assert _fault("./rais.py:f", {}) == "./rais.py:2: RuntimeError: boom"
+
+
+def test_request_words_settings_that_do_not_fit_once(own: str) -> None:
+    fault = _fault(f"{own}:scaled", {"m": "5"})
+    assert fault.endswith(", got an unexpected keyword argument 'm'")
+    assert "got got" not in fault
