@@ -1,16 +1,19 @@
 """The command line `tileloom`: the one file that may know every package.
 
-Exit codes: 0 where it did what was asked; 1 where values do not fit their reference; 2 for bad
-input, with the reason on standard error; 130 where the user stopped it, after a report of what had
-run. Packages are imported where they are needed, so that --help is quick.
+Exit codes: 0 where it did what was asked; 1 where values do not fit their reference or a run took
+fewer cycles than its bound; 2 for bad input, with the reason on standard error; 130 where the user
+stopped it, after a report of what had run. Packages are imported where they are needed, so that
+--help is quick.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -21,6 +24,7 @@ from typer.core import TyperCommand
 if TYPE_CHECKING:
     from dataflow.check import Check
     from dataflow.mapping_file import Plan
+    from dataflow.report import Report
     from dataflow.request import Request
     from dataflow.sim import Result
     from hwspecs import Machine
@@ -30,7 +34,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 ENGINES = ("auto", "simpy", "fast")
 PICTURES = (".png", ".pdf", ".svg")
-BAD_INPUT, WRONG_VALUES, STOPPED = 2, 1, 130
+BAD_INPUT, WRONG_VALUES, BELOW_BOUND, STOPPED = 2, 1, 1, 130
 
 app = typer.Typer(
     add_completion=False,
@@ -118,7 +122,9 @@ def _command(name: str) -> Callable[[Command], Command]:
             except (MemoryError, RecursionError):
                 _leave("the sizes must fit this computer's memory; choose smaller ones", BAD_INPUT)
             except OSError as error:
-                _leave(f"{error.filename or 'file'}: {error.strerror or error}", BAD_INPUT)
+                _leave(
+                    f"{error.filename or 'standard output'}: {error.strerror or error}", BAD_INPUT
+                )
             except _faults() as error:
                 _leave(str(error), BAD_INPUT)
 
@@ -131,6 +137,33 @@ def _command(name: str) -> Callable[[Command], Command]:
 def _leave(message: str, code: int) -> None:
     print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr)
     raise typer.Exit(code)
+
+
+def _check_writable(files: Mapping[str, Path | None]) -> None:
+    """Refuse files, by option, that could not be written once a run has ended."""
+    from dataflow.request import RequestError
+
+    faults = []
+    for option, path in files.items():
+        if path is None:
+            continue
+        if path.is_dir():
+            faults.append(f"{option}: file must be no folder, got '{path}'")
+        elif not path.parent.is_dir():
+            faults.append(f"{option}: folder must exist, got '{path.parent}' for '{path}'")
+        elif not os.access(path if path.exists() else path.parent, os.W_OK):
+            faults.append(f"{option}: file must be writable, got '{path}'")
+    if faults:
+        raise RequestError(faults)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Name the file in errors of writing it; those of a full disk do not."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def _print_json(data: Any) -> None:
@@ -258,20 +291,40 @@ def simulate(
     if plot and plot.suffix not in PICTURES:
         rule = f"file must end in {', '.join(PICTURES)}"
         raise RequestError(f"--plot: {rule}, got {str(plot)!r}")
+    _check_writable({"--outputs": outputs, "--plot": plot})
     task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
     arrays = None if no_values else _arrays(task, inputs, seed)
     mapped = task.map()
     result, stopped = _run(mapped, arrays, engine, max_cycles)
+    check, reason = None, "interrupted"
+    try:
+        check, reason = _judge(task, arrays, result)
+    except KeyboardInterrupt:  # the run has ended: its figures are worth printing
+        print("interrupted; the values were not checked", file=sys.stderr)
+        stopped = True
+    made = _report(task, mapped, result, check, reason, explain=explain, as_json=json_)
     if outputs:
-        write_arrays(outputs, result.outputs)
-    check, reason = _judge(task, arrays, result)
-    _report(task, mapped, result, check, reason, explain=explain, as_json=json_)
+        with _writing(outputs):
+            write_arrays(outputs, result.outputs)
     if plot:
-        _draw(task, mapped, result, plot)
+        with _writing(plot):
+            _draw(task, mapped, result, plot)
+    _check_bounds(made)
     if stopped:
         raise typer.Exit(STOPPED)
     if check and check.failed:
         _leave("values: the outputs are further from float64 than rounding explains", WRONG_VALUES)
+
+
+def _check_bounds(made: Report) -> None:
+    """Leave where a run that ended took fewer cycles than a bound: one of the two is wrong."""
+    least = max(made.bound, made.mapping_bound, key=lambda bound: bound.cycles)
+    if made.complete and made.cycles < least.cycles:
+        _leave(
+            f"cycles: {made.cycles} cycles are fewer than the bound of {least.cycles} ({least.by});"
+            " this is a bug of tileloom, please report it with this command and its files",
+            BELOW_BOUND,
+        )
 
 
 def _arrays(task: Task, file: Path | None, seed: int) -> dict[str, Any]:
@@ -340,7 +393,8 @@ def _report(
     *,
     explain: bool,
     as_json: bool,
-) -> None:
+) -> Report:
+    """Print the report, as tables or JSON, and return it."""
     from dataflow import render
     from dataflow.explain import definition
     from dataflow.report import as_json as to_json
@@ -366,11 +420,12 @@ def _report(
         _print(render.render(made))
         if explain:
             _print(render.explain(render.terms_of(made)))
-        return
+        return made
     terms = render.terms_of(made) if explain else ()
     _print_json(
         {**to_json(made), **({"terms": {t: definition(t) for t in terms}} if terms else {})}
     )
+    return made
 
 
 def _reasons(mapped: Mapped) -> dict[str, str]:
@@ -404,11 +459,13 @@ def map_(
     import hwspecs
     from dataflow.mapping_file import as_data
 
+    _check_writable({"--output": output})
     task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
     mapped = task.map()
     data = as_data(task.request, mapped.schedule, mapped.program)
     if output:
-        output.write_text(hwspecs.write(data))
+        with _writing(output):
+            output.write_text(hwspecs.write(data), encoding="utf-8")
     if json_:
         _print_json(data)
     elif not output:
@@ -439,15 +496,24 @@ def validate(
     machine = hwspecs.load(hw)
     path = cases or published()
     rows: list[Comparison] = []
-    for row in _chosen(read_cases(path), case or [], path):
-        cycles = _case_cycles(row, machine, engine)
-        rows.append(Comparison(row.name, row.reference_cycles, cycles))
+    stopped = False
+    try:
+        for row in _chosen(read_cases(path), case or [], path):
+            cycles = _case_cycles(row, machine, engine)
+            rows.append(Comparison(row.name, row.reference_cycles, cycles))
+    except KeyboardInterrupt:
+        if not rows:  # no case: no table and no means
+            raise
+        print("interrupted; the cases that had run:", file=sys.stderr)
+        stopped = True
     if json_:
         _print_json(as_json(rows))
-        return
-    _print(render.validation(rows, machine.name, machine.content_hash))
-    if explain:
-        _print(render.explain(render.VALIDATION_TERMS))
+    else:
+        _print(render.validation(rows, machine.name, machine.content_hash))
+        if explain:
+            _print(render.explain(render.VALIDATION_TERMS))
+    if stopped:
+        raise typer.Exit(STOPPED)
 
 
 def _chosen(cases: Any, names: list[str], path: Path) -> list[Any]:

@@ -1,6 +1,7 @@
 """simulate and map from end to end, on the machine for tests."""
 
 import json
+from pathlib import Path
 
 import matplotlib.image
 import numpy as np
@@ -221,3 +222,101 @@ def test_simulate_of_subnormals_is_within_rounding(tileloom, tmp_path) -> None:
     sizes = ("--set", "i=4", "j=4", "k=4")
     outcome = tileloom("simulate", "gemm", *sizes, "--hw", "plasticine", "--inputs", given)
     assert outcome.code == 0
+
+
+def _interrupt(*_args, **_kwargs):
+    raise KeyboardInterrupt
+
+
+def test_simulate_interrupted_while_checking_still_reports(tileloom, monkeypatch) -> None:
+    import dataflow.check
+
+    monkeypatch.setattr(dataflow.check, "check", _interrupt)
+    outcome = tileloom("simulate", *SMALL, "--json")
+    assert outcome.code == 130
+    assert outcome.json["complete"] is True
+    assert outcome.json["values"] == {"checked": False, "because": "interrupted"}
+
+
+def test_validate_interrupted_prints_the_cases_that_finished(tileloom, monkeypatch) -> None:
+    from dataflow import cli
+
+    cycles = iter([1000])
+    monkeypatch.setattr(cli, "_case_cycles", lambda *_: next(cycles, None) or _interrupt())
+    outcome = tileloom("validate", "--json")
+    assert outcome.code == 130
+    assert [row["cycles"] for row in outcome.json["cases"]] == [1000]
+    assert "interrupted; the cases that had run" in outcome.err
+
+
+def test_validate_interrupted_before_any_case_exits_130(tileloom, monkeypatch) -> None:
+    from dataflow import cli
+
+    monkeypatch.setattr(cli, "_case_cycles", _interrupt)
+    outcome = tileloom("validate")
+    assert (outcome.code, outcome.out) == (130, "")
+
+
+@pytest.mark.parametrize("excess", ["bound", "program_bound"])
+def test_simulate_below_its_bound_is_said_to_be_a_bug(tileloom, monkeypatch, excess) -> None:
+    from dataclasses import replace
+
+    import mapping.bounds
+
+    right = getattr(mapping.bounds, excess)
+    monkeypatch.setattr(mapping.bounds, excess, lambda *args: replace(right(*args), cycles=10**9))
+    outcome = tileloom("simulate", *SMALL, "--json")
+    assert outcome.code == 1
+    assert "fewer than the bound of 1000000000" in outcome.err
+    assert "report it" in outcome.err
+    assert outcome.json["cycles"] < 10**9
+    assert tileloom("simulate", *SMALL, "--max-cycles", "20").code == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("simulate", *SMALL, "--outputs", "{}/nowhere/out.npz"),
+        ("simulate", *SMALL, "--plot", "{}/nowhere/out.png"),
+        ("map", *SMALL, "-o", "{}/nowhere/out.yaml"),
+        ("simulate", *SMALL, "--outputs", "{}"),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_before_the_run(
+    tileloom, monkeypatch, tmp_path, options
+) -> None:
+    import mapping
+
+    monkeypatch.setattr(mapping, "map_graph", _interrupt)
+    outcome = tileloom(*(str(option).format(tmp_path) for option in options))
+    assert outcome.code == 2
+    assert str(tmp_path) in outcome.err
+    assert outcome.err.startswith("-")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    "options", [("simulate", *SMALL, "--outputs"), ("map", *SMALL, "--output")]
+)
+def test_a_full_disk_is_named_after_the_report(tileloom, options) -> None:
+    outcome = tileloom(*options, "/dev/full")
+    assert outcome.code == 2
+    assert "/dev/full: No space left on device" in outcome.err
+    assert options[0] == "map" or "cycles" in outcome.out
+
+
+def test_simulate_keeps_its_json_clear_of_a_users_prints(tileloom, tmp_path) -> None:
+    kernel = tmp_path / "own.py"
+    kernel.write_text(
+        "from dataflow.graph import Builder\n"
+        "print('loading')\n"
+        "def scaled(n=8):\n"
+        "    print('building')\n"
+        "    g = Builder('scaled', n=n)\n"
+        "    g.output('y', g.map('mul', g.input('x', 'n'), 2.0))\n"
+        "    return g.build()\n"
+    )
+    outcome = tileloom("simulate", f"{kernel}:scaled", "--hw", "tiny", "--json")
+    assert outcome.json["complete"]
+    assert "loading" in outcome.err
+    assert "building" in outcome.err
