@@ -88,7 +88,7 @@ def _mutated_text(text: str, draw: random.Random) -> str:
 
 
 def _mutated_command(draw: random.Random) -> list[str]:
-    args = list(COMMAND)
+    args: list[str] = [*COMMAND]
     for _ in range(draw.randint(1, 3)):
         at = draw.randrange(1, len(args))
         kind = draw.randrange(5)
