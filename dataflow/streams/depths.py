@@ -112,7 +112,10 @@ class _Delays:
                 if other.earlier:
                     digits, more = self._carried_over(other, digits), frozenset()
                 # What the channel's own path collects too, it need not hold.
-                digits, count = (digits | more | own) - shared, count + bool(more) + bool(own)
+                digits = (digits | more | own) - shared
+                # Steps on the channel's own way balance as many on the other.
+                count += bool(more) + bool(own) - reached.get(edge.source, (digits, 0, ""))[1]
+                count = max(1, count)
                 if digits:
                     hold |= digits
                     name = name or other.source
