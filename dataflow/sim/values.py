@@ -417,7 +417,7 @@ class Values:
             return 0
         unit = self.units[channel.writer]
         port = next(port for port in unit.outputs if name in port.channels)
-        walk = range(unit.points, max(unit.points, port.level))
+        walk = [loop for loop in range(unit.points, port.level) if loop not in port.last]
         beats = math.prod(unit.loops[loop].trips for loop in walk)
         spread = math.prod(m for loop, _, m in port.select if loop >= unit.points)
         return -(-channel.initial * spread // beats)

@@ -49,12 +49,13 @@ def _derived(made: StreamGraph, edge: Edge, delays: _Delays, fifo_beats: int) ->
         and made.trips(source, digit) > 1
     ]
     if edge.kind == "fifo":
+        turns = _taking_turns(made, edge, fifo_beats)
         if not held or edge.earlier:
-            return _taking_turns(made, edge, fifo_beats)
+            return turns
         inside = source.emission[source.emission.index(held[0]) :]
-        beats = math.prod(made.trips(target, d) for d in inside if d in target.loops)
+        beats = steps * math.prod(made.trips(target, d) for d in inside if d in target.loops)
         why = f"{target.name} waits for {through} over {held[0]}: a whole pass, plus one FIFO"
-        return replace(edge, depth=steps * beats + fifo_beats, why=why)
+        return replace(edge, depth=beats + max(turns.depth, fifo_beats), why=why)
     outside = target.domain[: edge.common]
     crossed = [d for d in outside if d in hold]
     if crossed:

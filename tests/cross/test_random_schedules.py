@@ -206,6 +206,15 @@ FOUND = {
         "{time: [m.b, n, batch],"
         " channels: {bm -> r: {at: n}, l -> l.kept: {locality: scratchpad}}}",
     ),
+    "packed points of a writer that a reader takes one after the other": (
+        "attention plain",
+        "{nodes: {s: {pack: {heads: 2}}}}",
+    ),
+    "a feedback of sums that wait for a loop outside the last": (
+        "attention grouped",
+        "{time: [m.b, group], walk: [kv_heads], nodes: {l: {unroll: {n: 2}},"
+        " bl: {walk: [m.i, batch, kv_heads, n], unroll: {n: 2}}}}",
+    ),
     "several readers of one state in a unit": (
         "attention causal",
         "{time: [m.b], nodes: {r: {vector: {n: 2}}}}",
