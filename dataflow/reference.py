@@ -109,7 +109,7 @@ def _value(
     }
     sources = [graph.node(name) for name in node.args]
     if node.op == "const":
-        return np.broadcast_to(_const(node, points), shape)
+        return np.broadcast_to(constant(node, points), shape)
     if node.op == "read":
         return _read(values[sources[0].name], node.index, points, shape, node.fill)
     if node.op == "earlier":
@@ -140,7 +140,8 @@ def _align(value: Array, axes: Any, target: tuple[str, ...]) -> Array:
     return turned.reshape([value.shape[axes.index(a)] if a in axes else 1 for a in target])
 
 
-def _const(node: Node, points: Mapping[str, Array]) -> Any:
+def constant(node: Node, points: Mapping[str, Array]) -> Any:
+    """Return the value of a const node at `points`, in float64."""
     if node.fn == "number":
         return np.asarray(node.fill)
     if node.fn == "affine":

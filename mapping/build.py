@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dataflow.index import affine
@@ -387,31 +387,35 @@ class _Build:
     ) -> tuple[tuple[int, int, int], ...]:
         return tuple((main.loops.index(d), 1, count) for d, count in chosen.items())
 
+    def _box(self, edge: Edge, walk_of: Callable[[Digit], DigitWalk]) -> Box:
+        """The box of the edge's value, each digit as `walk_of` says; of `last` axes one index."""
+        axes = self.made.by_name[edge.source].node.axes
+        return tuple(
+            axis_walk(
+                self.digits,
+                axis,
+                [
+                    single(digit) if axis in edge.last else walk_of(digit)
+                    for digit in map(self.digits.__getitem__, self.digits.of_axis[axis])
+                ],
+            )
+            for axis in axes
+        )
+
     def _part_box(self, edge: Edge, source: Copy, target: Copy) -> Box:
         """What a tile from copy `source` covers, with the loops of the reader's copy `target`."""
         node = self.made.by_name[edge.source]
         _, reader = self._owner(edge.target)
-        walks = []
-        for axis in self._value_axes(edge):
-            parts = []
-            for name in self.digits.of_axis[axis]:
-                digit = self.digits[name]
-                if axis in edge.last:
-                    parts.append(single(digit))
-                elif name in reader.domain:
-                    copies = reader.copies(name) * reader.merge.get(name, 1)
-                    loop = reader.domain.index(name)
-                    copy = source if name in reader.merge else target
-                    parts.append(counted(digit, loop, copies, copy.get(name, 0)))
-                elif name in node.domain:
-                    parts.append(single(digit))
-                else:
-                    parts.append(share(node, digit, source))
-            walks.append(axis_walk(self.digits, axis, parts))
-        return tuple(walks)
 
-    def _value_axes(self, edge: Edge) -> tuple[str, ...]:
-        return self.made.by_name[edge.source].node.axes
+        def walk_of(digit: Digit) -> DigitWalk:
+            name = digit.name
+            if name in reader.domain:
+                copies = reader.copies(name) * reader.merge.get(name, 1)
+                copy = source if name in reader.merge else target
+                return counted(digit, reader.domain.index(name), copies, copy.get(name, 0))
+            return single(digit) if name in node.domain else share(node, digit, source)
+
+        return self._box(edge, walk_of)
 
     # Scratchpads
 
@@ -585,27 +589,21 @@ class _Build:
         target = self.made.by_name[edge.target]
         _, reader = self._owner(edge.target)
         outside = reader.domain[: edge.common]
-        walks = []
-        for axis in self._value_axes(edge):
-            parts = []
-            for name in self.digits.of_axis[axis]:
-                digit = self.digits[name]
-                dealt = pad.modes.get(name, "whole") != "whole"
-                if axis in edge.last:
-                    parts.append(single(digit))
-                elif name not in outside:
-                    block = target.grain(name) * target.pack.get(name, 1)
-                    copies = reader.copies(name) if dealt else 1
-                    index = pad.copy.get(name, 0) if dealt else 0
-                    parts.append(blocks(digit, block, copies, index))
-                elif reader_copy is not None:
-                    copies = reader.copies(name) * reader.merge.get(name, 1)
-                    copy = pad.part if name in pad.part else reader_copy
-                    parts.append(counted(digit, loops[name], copies, copy.get(name, 0)))
-                else:
-                    parts.append(self._written(pad, edge, digit, writer_copy or {}, loops))
-            walks.append(axis_walk(self.digits, axis, parts))
-        return tuple(walks)
+
+        def walk_of(digit: Digit) -> DigitWalk:
+            name = digit.name
+            dealt = pad.modes.get(name, "whole") != "whole"
+            if name not in outside:
+                block = target.grain(name) * target.pack.get(name, 1)
+                copies = reader.copies(name) if dealt else 1
+                return blocks(digit, block, copies, pad.copy.get(name, 0) if dealt else 0)
+            if reader_copy is not None:
+                copies = reader.copies(name) * reader.merge.get(name, 1)
+                copy = pad.part if name in pad.part else reader_copy
+                return counted(digit, loops[name], copies, copy.get(name, 0))
+            return self._written(pad, edge, digit, writer_copy or {}, loops)
+
+        return self._box(edge, walk_of)
 
     def _written(
         self, pad: Pad, edge: Edge, digit: Digit, writer_copy: Copy, loops: Mapping[str, int]
@@ -621,19 +619,13 @@ class _Build:
         """What a tile from a writer copy covers, with the loops of its write unit."""
         node = self.made.by_name[edge.source]
         loops = {digit: i for i, digit in enumerate(domain)}
-        walks = []
-        for axis in self._value_axes(edge):
-            parts = []
-            for name in self.digits.of_axis[axis]:
-                digit = self.digits[name]
-                if axis in edge.last:
-                    parts.append(single(digit))
-                elif name in domain:
-                    parts.append(self._written(pad, edge, digit, writer_copy, loops))
-                else:
-                    parts.append(share(node, digit, writer_copy))
-            walks.append(axis_walk(self.digits, axis, parts))
-        return tuple(walks)
+
+        def walk_of(digit: Digit) -> DigitWalk:
+            if digit.name in loops:
+                return self._written(pad, edge, digit, writer_copy, loops)
+            return share(node, digit, writer_copy)
+
+        return self._box(edge, walk_of)
 
     def _deal_select(self, pad: Pad, edge: Edge) -> tuple[tuple[int, int, int], ...]:
         """Whose turn it is among the copies that the writer deals its beats out to.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dataflow.graph import Graph, Node
 from dataflow.ops import MAPS, reduce_row, row
 from dataflow.program import Compute, Operation, Unit
+from dataflow.reference import constant
 from dataflow.sim.arithmetic import HELD, Arithmetic
 from dataflow.sim.assemble import Part, joined, picked, turned
 from dataflow.sim.coordinates import Walker
@@ -296,19 +297,6 @@ def _read_plan(
         known = known & ((along[place] == at) if len(along) else np.zeros(at.shape, dtype=bool))
         places.append(place)
     return tuple(places), known, inside
-
-
-def constant(node: Node, points: Mapping[str, np.ndarray]) -> Array:
-    """Return the value of a const node at `points`, in float64."""
-    if node.fn == "number":
-        return np.asarray(node.fill)
-    if node.fn == "affine":
-        return np.asarray(node.index[0].evaluate(points), dtype=np.float64)
-    turns: Any = 1
-    for factor in node.index:  # whole turns drop out, so that the angle stays exact
-        turns = turns * (factor.evaluate(points) % node.period) % node.period
-    angle = 2 * np.pi * np.asarray(turns) / node.period
-    return node.scale * (np.cos(angle) if node.fn == "cos_turn" else np.sin(angle))
 
 
 def _combiner(node: Node) -> Callable[..., Any]:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from dataflow.errors import FaultsError, did_you_mean
 from dataflow.program import Access, Program, Tensor
+from dataflow.reference import constant
 from dataflow.reference import store as store_whole
 from dataflow.sim.arithmetic import HELD, Arithmetic
-from dataflow.sim.compute import constant
 from dataflow.sim.coordinates import Coordinates, elements
 
 Array = NDArray[Any]
