@@ -1,0 +1,303 @@
+"""The Plan: what a graph becomes on a GPU, before it is text. Both emitters print the same Plan.
+
+A Plan is a list of kernels that run one after the other over tensors in device memory. A kernel is
+a small program over tiles. Every axis of the graph has one `AxisPlan` in a kernel:
+
+    coordinate = (program * loop + step) * tile + lane
+
+where `program` is the program's place in the grid along the axis, `step` the loop's count, and
+`lane` the place inside the tile. A tile value has one dimension for each axis of more than one
+lane, in the order of `Value.axes`; axes of a single lane have none. Tile sizes are powers of two;
+points past an axis's extent are padding, and lowering has put a mask wherever padding would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dataflow.index import Affine
+
+MEMORY_TYPES = ("fp32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int32")
+
+
+@dataclass(frozen=True)
+class AxisPlan:
+    """How a kernel runs along one axis of the graph, in points (see the module's text)."""
+
+    axis: str
+    extent: int
+    tile: int = 1
+    loop: int = 1
+    grid: int = 1
+    unroll: bool = False
+
+    @property
+    def padded(self) -> bool:
+        """Whether some coordinate lies past the extent."""
+        return self.tile * self.loop * self.grid > self.extent
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A row-major array in device memory.
+
+    kind: "input", "output", "const" (worked out on the host in float64, then rounded), "scratch"
+    (written by one kernel, read by a later one), "exchange" (two copies that a kernel writes and
+    reads in turn, one a step) or "barrier" (counters of a grid barrier, zero before the launch).
+    node: the graph node or output whose values it holds.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    type: str
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tile: its variable's name, its dimensions, the type of its elements."""
+
+    name: str
+    axes: tuple[str, ...]
+    type: str = "fp32"
+
+
+Operand = Value | float
+
+
+@dataclass(frozen=True)
+class Load:
+    """out = tensor[index], `fill` where a guarded coordinate lies outside the tensor.
+
+    index: one affine form of graph axes for each dimension of the tensor. guards: dimensions of
+    the tensor whose form may leave it. padding: axes whose padded lanes must not be loaded.
+    """
+
+    out: Value
+    tensor: str
+    index: tuple[Affine, ...]
+    fill: float = 0.0
+    guards: tuple[int, ...] = ()
+    padding: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Form:
+    """out = the number that an affine form of the axes gives."""
+
+    out: Value
+    form: Affine
+
+
+@dataclass(frozen=True)
+class Map:
+    """out = fn(args), pointwise; arguments with fewer dimensions are broadcast."""
+
+    out: Value
+    fn: str
+    args: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """out = arg where every form is >= 0, else `fill`."""
+
+    out: Value
+    arg: Value
+    forms: tuple[Affine, ...]
+    fill: float
+
+
+@dataclass(frozen=True)
+class Dot:
+    """out = acc + left @ right, as matrices over (m, k) and (k, n); `batch` leads all three.
+
+    precision: the type of the operands ("tf32" and "fp32" say how fp32 operands are multiplied).
+    """
+
+    out: Value
+    left: Value
+    right: Value
+    acc: Value | None
+    batch: tuple[str, ...]
+    m: tuple[str, ...]
+    n: tuple[str, ...]
+    k: tuple[str, ...]
+    precision: str
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """out = arg reduced along `axes` by `fn` (sum, max or min)."""
+
+    out: Value
+    fn: str
+    arg: Value
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Permute:
+    """out = arg with its dimensions in the order of `out.axes`."""
+
+    out: Value
+    arg: Value
+
+
+@dataclass(frozen=True)
+class Cast:
+    """out = arg in the type of `out`."""
+
+    out: Value
+    arg: Value
+
+
+@dataclass(frozen=True)
+class Store:
+    """tensor[index] = arg, where no guarded coordinate and no padded lane lies outside."""
+
+    tensor: str
+    index: tuple[Affine, ...]
+    arg: Value
+    guards: tuple[int, ...] = ()
+    padding: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Carried:
+    """State of a loop: `value` holds `init` before the first step and `next` after each."""
+
+    value: Value
+    init: Operand
+    next: Value
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A number of steps that depends on the program: clamp(floor(form / step) + plus, 0, all).
+
+    `form` is over axes of the grid (their first lane) and is what the mask's form comes to at
+    step 0; `step` is how far one step of the loop moves it.
+    """
+
+    form: Affine
+    step: int
+    plus: int = 1
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The body, once for each step of `axis` from `start` to `stop` (None: all steps).
+
+    Masks in `free` hold everywhere before step `free_until`, so that they may be left out there.
+    stages: how many steps' loads are in flight. exchange: a grid barrier closes each step.
+    """
+
+    axis: str
+    body: tuple[Statement, ...]
+    carried: tuple[Carried, ...] = ()
+    stop: Bound | None = None
+    free_until: Bound | None = None
+    free: tuple[str, ...] = ()
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Publish:
+    """A step's tile becomes visible to every program: stored to the exchange tensor, barrier.
+
+    The tensor's first dimension is the parity of the step; `index` says the rest. The state
+    before the first step is `init` (0, as nothing else is needed yet).
+    """
+
+    tensor: str
+    barrier: str
+    loop: str
+    index: tuple[Affine, ...]
+    arg: Value
+    padding: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """out = what all programs published in the step before, zeros in the first step."""
+
+    out: Value
+    tensor: str
+    loop: str
+    index: tuple[Affine, ...]
+    padding: tuple[str, ...] = ()
+
+
+Statement = (
+    Load | Form | Map | Mask | Dot | Reduce | Permute | Cast | Store | Loop | Publish | Fetch
+)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch. Its arguments are `args`, tensors by name, in order.
+
+    grid: axes spread over programs, the one that varies fastest first. group: an axis of the grid
+    and how many of its tiles stay together before the next tile of the others, for the L2 cache.
+    cooperative: all programs must be resident at once, since they wait for each other.
+    descriptors: tensors loaded or stored through tensor descriptors (the copy engine).
+    """
+
+    name: str
+    args: tuple[str, ...]
+    axes: Mapping[str, AxisPlan]
+    grid: tuple[str, ...]
+    body: tuple[Statement, ...]
+    warps: int = 4
+    stages: int = 2
+    group: tuple[str, int] | None = None
+    cooperative: bool = False
+    persistent: bool = False
+    descriptors: bool = False
+
+    @property
+    def programs(self) -> int:
+        """Programs of the launch."""
+        count = 1
+        for axis in self.grid:
+            count *= self.axes[axis].grid
+        return count
+
+    def lanes(self, axis: str) -> int:
+        """Size of the dimension that `axis` has in a tile; 1: none."""
+        return self.axes[axis].tile
+
+    def statements(self) -> Iterator[Statement]:
+        """All statements, those of a loop after the loop itself."""
+        yield from _walk(self.body)
+
+
+def _walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from _walk(statement.body)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Kernels in the order in which they run, and the tensors between them."""
+
+    name: str
+    precision: str
+    tensors: Mapping[str, Tensor]
+    kernels: tuple[Kernel, ...]
+    consts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Tensors that the caller gives, in the graph's order."""
+        return tuple(t for t in self.tensors.values() if t.kind == "input")
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Tensors that the caller gets, in the graph's order."""
+        return tuple(t for t in self.tensors.values() if t.kind == "output")

@@ -1,0 +1,88 @@
+"""The GpuSchedule: how a graph is cut into kernels, and how each runs its axes.
+
+    precision: bf16          # of tensors in memory and of products; sums are fp32
+    kernels:
+      - makes: [o]           # nodes whose values the kernel puts in memory, or outputs
+        tile: {n: 128}       # points of an axis in one tile; axes not named: all points
+        grid: [n, heads, batch]   # axes spread over programs, the fastest first
+        loop: [m.b]          # axes walked one tile after the other, outermost first
+        chunk: {batch: 16}   # of an axis in both: tiles that one program walks
+        group: {i: 8}        # tiles of i that stay together in the grid, for the L2 cache
+        unroll: [s]          # axes written out point by point
+        warps: 8
+        stages: 3            # loop steps whose loads are in flight
+        descriptors: true    # loads and stores through the copy engine, where they fit
+
+Where a graph runs in several kernels, each but the last makes values that later ones read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from dataflow.errors import FaultsError
+from hwspecs import check, read, write
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Names = Annotated[tuple[Name, ...], Field(max_length=256)]
+Count = Annotated[int, Field(strict=True, ge=1, le=2**20)]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+PRECISIONS: tuple[str, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
+
+
+class GpuScheduleError(FaultsError):
+    """A schedule that does not fit its graph; each fault names its place."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KernelSchedule(_Part):
+    """One kernel; see the module's text for the meaning of each field."""
+
+    makes: Names = ()
+    tile: dict[Name, Count] = Field(default_factory=dict)
+    grid: Names = ()
+    loop: Names = ()
+    chunk: dict[Name, Count] = Field(default_factory=dict)
+    group: Annotated[dict[Name, Count], Field(max_length=1)] = Field(default_factory=dict)
+    unroll: Names = ()
+    warps: Literal[1, 2, 4, 8, 16] = 4
+    stages: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
+    descriptors: bool = False
+    persistent: bool = False
+
+
+class GpuSchedule(_Part):
+    """See the module's text."""
+
+    precision: Precision = "bf16"
+    kernels: Annotated[tuple[KernelSchedule, ...], Field(min_length=1, max_length=64)]
+
+    @classmethod
+    def from_yaml(cls, text_or_path: str | Path) -> GpuSchedule:
+        """Read a schedule from a file (a Path) or a text (a str).
+
+        Raises SpecError with every fault of the file and its place.
+        """
+        return check(cls, read(text_or_path, "GPU schedule"))
+
+    def to_yaml(self) -> str:
+        """The schedule as text that `from_yaml` reads back to an equal one."""
+        return write(self.as_data())
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain dicts and lists, what equals its default left out."""
+        return _plain(self.model_dump(exclude_defaults=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
