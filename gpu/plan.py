@@ -14,7 +14,7 @@ points past an axis's extent are padding, and lowering has put a mask wherever p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dataflow.index import Affine
 
@@ -44,8 +44,8 @@ class Tensor:
 
     kind: "input", "output", "const" (worked out on the host in float64, then rounded), "scratch"
     (written by one kernel, read by a later one), "exchange" (two copies that a kernel writes and
-    reads in turn, one a step) or "barrier" (counters of a grid barrier, zero before the launch).
-    node: the graph node or output whose values it holds.
+    reads in turn, one a step) or "barrier" (the counter of a grid barrier, zero before the launch).
+    node: the graph node or output whose values it holds, times `scale` for a const.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Tensor:
     shape: tuple[int, ...]
     type: str
     node: str = ""
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,18 @@ Operand = Value | float
 
 @dataclass(frozen=True)
 class Load:
-    """out = tensor[index], `fill` where a guarded coordinate lies outside the tensor.
+    """out = tensor[index] where every guard is >= 0, else `fill`.
 
-    index: one affine form of graph axes for each dimension of the tensor. guards: dimensions of
-    the tensor whose form may leave it. padding: axes whose padded lanes must not be loaded.
+    index: one affine form of graph axes for each dimension of the tensor. guards: forms that can
+    be negative: a coordinate that leaves its dimension (`c` or `extent - 1 - c`), or a padded lane
+    (`extent - 1 - axis`).
     """
 
     out: Value
     tensor: str
     index: tuple[Affine, ...]
     fill: float = 0.0
-    guards: tuple[int, ...] = ()
-    padding: tuple[str, ...] = ()
+    guards: tuple[Affine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,13 +157,12 @@ class Cast:
 
 @dataclass(frozen=True)
 class Store:
-    """tensor[index] = arg, where no guarded coordinate and no padded lane lies outside."""
+    """tensor[index] = arg where every guard is >= 0 (see Load)."""
 
     tensor: str
     index: tuple[Affine, ...]
     arg: Value
-    guards: tuple[int, ...] = ()
-    padding: tuple[str, ...] = ()
+    guards: tuple[Affine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,10 +189,10 @@ class Bound:
 
 @dataclass(frozen=True)
 class Loop:
-    """The body, once for each step of `axis` from `start` to `stop` (None: all steps).
+    """The body, once for each step of `axis` from 0 to `stop` (None: all steps).
 
-    Masks in `free` hold everywhere before step `free_until`, so that they may be left out there.
-    stages: how many steps' loads are in flight. exchange: a grid barrier closes each step.
+    Masks whose result's name is in `free` hold everywhere before step `free_until`, so that they
+    may be left out there. stages: how many steps' loads are in flight.
     """
 
     axis: str
@@ -217,7 +217,7 @@ class Publish:
     loop: str
     index: tuple[Affine, ...]
     arg: Value
-    padding: tuple[str, ...] = ()
+    guards: tuple[Affine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Fetch:
     tensor: str
     loop: str
     index: tuple[Affine, ...]
-    padding: tuple[str, ...] = ()
+    guards: tuple[Affine, ...] = ()
 
 
 Statement = (
@@ -290,7 +290,6 @@ class Plan:
     precision: str
     tensors: Mapping[str, Tensor]
     kernels: tuple[Kernel, ...]
-    consts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
