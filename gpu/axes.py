@@ -1,0 +1,141 @@
+"""Axis plans: which programs, loop steps and lanes run along each axis of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dataflow.errors import did_you_mean
+from dataflow.nodes import Graph, Node
+from dataflow.ops import contracted
+from gpu.plan import AxisPlan
+from gpu.schedule import GpuScheduleError, KernelSchedule
+
+SMALLEST_PRODUCT_SIDE = 16
+"""Least rows, columns and depth of a product on a tensor core tile (mma.sync m16n8k16)."""
+
+
+def plan_axes(
+    graph: Graph, nodes: Iterable[Node], plan: KernelSchedule, where: str
+) -> dict[str, AxisPlan]:
+    """Return the plan of every axis that `nodes` run over.
+
+    Raises GpuScheduleError with every axis that the schedule names wrongly, each at its place.
+    """
+    nodes = tuple(nodes)
+    extents = {axis: graph.extent(axis) for axis in _axes_of(graph, nodes)}
+    faults = _faults(graph, nodes, plan, where, extents)
+    if faults:
+        raise GpuScheduleError(faults)
+    wide = product_axes(graph, nodes)
+    return {
+        axis: _plan(axis, extent, plan, graph, axis in wide) for axis, extent in extents.items()
+    }
+
+
+def product_axes(graph: Graph, nodes: Iterable[Node]) -> set[str]:
+    """Return the axes that are rows, columns or depth of some product of two matrices."""
+    found: set[str] = set()
+    for node in nodes:
+        sides = product_sides(graph, node)
+        if sides is not None:
+            found |= {axis for side in sides for axis in side}
+    return found
+
+
+def product_sides(
+    graph: Graph, node: Node
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
+    """Return (batch, m, n, k) of an einsum that is a product of two matrices, None of any other."""
+    if node.op != "einsum" or len(node.args) != 2:
+        return None
+    left, right = (graph.node(name).axes for name in node.args)
+    k = tuple(axis for axis in contracted(node, graph) if axis in left and axis in right)
+    batch = tuple(axis for axis in node.axes if axis in left and axis in right)
+    m = tuple(axis for axis in node.axes if axis in left and axis not in right)
+    n = tuple(axis for axis in node.axes if axis in right and axis not in left)
+    wide = all(any(graph.extent(axis) > 1 for axis in side) for side in (m, n, k))
+    return (batch, m, n, k) if wide else None
+
+
+def power_of_two(points: int) -> int:
+    """Return the least power of two that is at least `points`.
+
+    >>> [power_of_two(points) for points in (1, 2, 3, 65)]
+    [1, 2, 4, 128]
+    """
+    return 1 << (points - 1).bit_length()
+
+
+def _axes_of(graph: Graph, nodes: Iterable[Node]) -> tuple[str, ...]:
+    used: set[str] = set()
+    for node in nodes:
+        used.update(node.axes)
+        for name in node.args:
+            used.update(graph.node(name).axes)
+    return tuple(axis for axis in graph.axes if axis in used)
+
+
+def _plan(axis: str, extent: int, plan: KernelSchedule, graph: Graph, product: bool) -> AxisPlan:
+    if axis in plan.unroll:
+        return AxisPlan(axis, extent, unroll=True)
+    whole = power_of_two(extent)
+    if axis not in plan.grid and axis not in plan.loop:
+        side = SMALLEST_PRODUCT_SIDE if product and extent > 1 else 1
+        return AxisPlan(axis, extent, max(whole, side))
+    tile = plan.tile.get(axis, 1)
+    tiles = -(-extent // tile)
+    if axis not in plan.loop:
+        return AxisPlan(axis, extent, tile, 1, tiles)
+    if axis not in plan.grid:
+        return AxisPlan(axis, extent, tile, tiles)
+    chunk = min(plan.chunk.get(axis, 1), tiles)
+    return AxisPlan(axis, extent, tile, chunk, -(-tiles // chunk))
+
+
+def _faults(
+    graph: Graph,
+    nodes: tuple[Node, ...],
+    plan: KernelSchedule,
+    where: str,
+    extents: Mapping[str, int],
+) -> list[str]:
+    faults = []
+    for field in ("tile", "grid", "loop", "chunk", "group", "unroll"):
+        named = list(getattr(plan, field))
+        for axis in named:
+            if axis not in graph.axes:
+                hint = did_you_mean(axis, graph.axes)
+                faults.append(
+                    f"{where}.{field}: axis must be one of the graph, got {axis!r}; {hint}"
+                )
+        twice = sorted({axis for axis in named if named.count(axis) > 1})
+        faults += [
+            f"{where}.{field}: axis must be named once, got {axis!r} again" for axis in twice
+        ]
+    for axis, tile in plan.tile.items():
+        if tile != power_of_two(tile):
+            faults.append(f"{where}.tile.{axis}: tile must be a power of two, got {tile}")
+        if axis in extents and axis not in plan.grid and axis not in plan.loop:
+            faults.append(f"{where}.tile.{axis}: a tiled axis must be in grid or loop, got neither")
+    for axis in plan.chunk:
+        if axis not in plan.grid or axis not in plan.loop:
+            faults.append(f"{where}.chunk.{axis}: axis must be in grid and loop, got only one")
+    for axis in plan.group:
+        if axis not in plan.grid:
+            faults.append(f"{where}.group.{axis}: axis must be in grid, got it elsewhere")
+    for axis in set(plan.unroll) & {*plan.grid, *plan.loop, *plan.tile}:
+        faults.append(f"{where}.unroll: axis must be in neither grid, loop nor tile, got {axis!r}")
+    recurrent = {node.axis for node in nodes if node.op == "earlier"}
+    for axis in sorted(recurrent):
+        if axis not in plan.loop or axis in plan.grid or plan.tile.get(axis, 1) != 1:
+            faults.append(
+                f"{where}.loop: {axis} must be walked point by point, since it carries a recurrence"
+            )
+    for node in nodes:
+        for axis in contracted(node, graph):
+            if axis in plan.grid:
+                faults.append(
+                    f"{where}.grid: {node.name} sums over {axis}, so that it must not be spread "
+                    f"over programs"
+                )
+    return faults

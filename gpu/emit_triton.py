@@ -1,0 +1,533 @@
+"""Prints a Plan as Triton text: portable, for the interpreter and for sm_80 and up.
+
+    source(plan)            the module's text, one @triton.jit function a kernel
+    arguments(plan, kernel) what each parameter of the function is
+
+Every size is a literal of the text. A form of the axes is printed as a part that is one number for
+the whole program (its place in the grid, the loops' steps) and a part over the lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dataflow.index import Affine
+from gpu.orders import operands
+from gpu.plan import (
+    Bound,
+    Cast,
+    Dot,
+    Fetch,
+    Form,
+    Kernel,
+    Load,
+    Loop,
+    Map,
+    Mask,
+    Operand,
+    Permute,
+    Plan,
+    Publish,
+    Reduce,
+    Statement,
+    Store,
+    Tensor,
+    Value,
+)
+
+TYPES = {
+    "fp32": "tl.float32",
+    "fp16": "tl.float16",
+    "bf16": "tl.bfloat16",
+    "fp8e4m3": "tl.float8e4nv",
+    "fp8e5m2": "tl.float8e5",
+    "int32": "tl.int32",
+}
+
+HEAD = '''"""Generated from the graph {name} at {precision}: change the graph or the schedule."""
+
+import triton
+import triton.language as tl
+'''
+
+LOG2_E = 1 / math.log(2)
+
+FUNCTIONS = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "div": "{0} / {1}",
+    "max": "tl.maximum({0}, {1})",
+    "min": "tl.minimum({0}, {1})",
+    "neg": "-{0}",
+    "abs": "tl.abs({0})",
+    "exp": "tl.exp({0})",
+    "exp2": "tl.exp2({0})",
+    "log": "tl.log({0})",
+    "log2": "tl.log2({0})",
+    "tanh": "2.0 * tl.sigmoid(2.0 * {0}) - 1.0",
+    "sigmoid": "tl.sigmoid({0})",
+    "erf": "tl.erf({0})",
+    "cos": "tl.cos({0})",
+    "sin": "tl.sin({0})",
+    "relu": "tl.maximum({0}, 0.0)",
+    "sqrt": "tl.sqrt({0})",
+    "rsqrt": "tl.rsqrt({0})",
+    "reciprocal": "1.0 / {0}",
+    "square": "{0} * {0}",
+    "lt": "({0} < {1}).to(tl.float32)",
+    "le": "({0} <= {1}).to(tl.float32)",
+    "gt": "({0} > {1}).to(tl.float32)",
+    "ge": "({0} >= {1}).to(tl.float32)",
+    "eq": "({0} == {1}).to(tl.float32)",
+    "logical_and": "(({0} != 0) & ({1} != 0)).to(tl.float32)",
+    "where": "tl.where({0} != 0, {1}, {2})",
+    "identity": "{0}",
+}
+"""Triton's text for each row of `dataflow.ops.MAPS`."""
+
+REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
+DOT_PRECISION = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"'}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One parameter: the tensor, and the block of its descriptor (None: a plain pointer).
+
+    view_shape: the shape in which a descriptor sees the tensor.
+    """
+
+    name: str
+    tensor: str
+    block: tuple[int, ...] | None = None
+    view_shape: tuple[int, ...] = ()
+
+
+def source(plan: Plan) -> str:
+    """Return the text of a module that holds all kernels of `plan`."""
+    parts = [HEAD.format(name=plan.name, precision=plan.precision)]
+    parts += [_Text(plan, kernel).function() for kernel in plan.kernels]
+    return "\n\n".join(parts)
+
+
+def arguments(plan: Plan, kernel: Kernel) -> tuple[Argument, ...]:
+    """Return what each parameter of the kernel's function is, in order."""
+    return tuple(Argument(pointer(name), name) for name in kernel.args)
+
+
+def pointer(tensor: str) -> str:
+    """The name of a tensor's parameter."""
+    return f"{tensor.replace('.', '_')}_ptr"
+
+
+class _Text:
+    """The lines of one kernel."""
+
+    def __init__(self, plan: Plan, kernel: Kernel):
+        self.tensors: Mapping[str, Tensor] = plan.tensors
+        self.kernel = kernel
+        self.axes = kernel.axes
+        self.lines: list[str] = []
+        self.depth = 1
+        self.defined = {s.out.name: s for s in kernel.statements() if isinstance(s, Map)}
+        self.uses: dict[str, int] = {}
+        for statement in kernel.statements():
+            for operand in operands(statement):
+                if isinstance(operand, Value):
+                    self.uses[operand.name] = self.uses.get(operand.name, 0) + 1
+            if isinstance(statement, Loop):
+                for carried in statement.carried:
+                    self.uses[carried.next.name] = self.uses.get(carried.next.name, 0) + 1
+
+    def function(self) -> str:
+        """The whole function."""
+        names = ", ".join(pointer(name) for name in self.kernel.args)
+        self._programs()
+        self._lanes()
+        self._body(self.kernel.body)
+        return "\n".join(["@triton.jit", f"def {self.kernel.name}({names}):", *self.lines]) + "\n"
+
+    def put(self, text: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * self.depth + text)
+
+    # --- where a program is -------------------------------------------------------------------
+
+    def _programs(self) -> None:
+        kernel = self.kernel
+        grid = list(kernel.grid)
+        if not grid:
+            return
+        self.put("program = tl.program_id(0)")
+        if kernel.group is not None and len(grid) > 1:
+            grid = self._grouped(grid, *kernel.group)
+        for place, axis in enumerate(grid):
+            last = place == len(grid) - 1
+            count = self.axes[axis].grid
+            self.put(f"{_program(axis)} = program{'' if last else f' % {count}'}")
+            if not last:
+                self.put(f"program = program // {count}")
+
+    def _grouped(self, grid: list[str], axis: str, size: int) -> list[str]:
+        """Programs of `axis` in groups of `size`, each with all of the next axis."""
+        other = next(a for a in grid if a != axis)
+        rows, columns = self.axes[axis].grid, self.axes[other].grid
+        size = min(size, rows)
+        self.put(f"inside = program % {rows * columns}")
+        self.put(f"first = inside // {size * columns} * {size}")
+        self.put(f"members = tl.minimum({rows} - first, {size})")
+        self.put(f"inside = inside % {size * columns}")
+        self.put(f"{_program(axis)} = first + inside % members")
+        self.put(f"{_program(other)} = inside // members")
+        rest = [a for a in grid if a not in (axis, other)]
+        if rest:
+            self.put(f"program = program // {rows * columns}")
+        return rest
+
+    def _lanes(self) -> None:
+        for axis, plan in self.axes.items():
+            if plan.tile > 1 and self._used(axis):
+                self.put(f"{_lane(axis)} = tl.arange(0, {plan.tile})")
+
+    def _used(self, axis: str) -> bool:
+        for statement in self.kernel.statements():
+            forms: tuple[Affine, ...] = ()
+            if isinstance(statement, Load | Store | Fetch | Publish):
+                forms = (*statement.index, *statement.guards)
+            elif isinstance(statement, Mask):
+                forms = statement.forms
+            elif isinstance(statement, Form):
+                forms = (statement.form,)
+            if any(form.coefficient(axis) for form in forms):
+                return True
+        return False
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def _body(self, body: Sequence[Statement], free: tuple[str, ...] = ()) -> None:
+        for statement in body:
+            if isinstance(statement, Loop):
+                self._loop(statement)
+            elif isinstance(statement, Mask) and statement.out.name in free:
+                self.put(f"{statement.out.name} = {statement.arg.name}")
+            elif isinstance(statement, Map):
+                if not self._inlined(statement):
+                    self.put(f"{statement.out.name} = {self._map(statement)}")
+            else:
+                self._other(statement)
+
+    def _other(self, statement: Statement) -> None:
+        if isinstance(statement, Load):
+            self.put(f"{statement.out.name} = {self._load(statement)}")
+        elif isinstance(statement, Form):
+            form = self.form(statement.form, statement.out.axes)
+            shape = self.shape(statement.out.axes)
+            text = f"({form} + tl.zeros({shape}, tl.int32))" if shape != "()" else f"({form})"
+            self.put(f"{statement.out.name} = {self._as_float(text, statement.form)}")
+        elif isinstance(statement, Mask):
+            held = self.condition(statement.forms, statement.out.axes)
+            fill = number(statement.fill)
+            self.put(f"{statement.out.name} = tl.where({held}, {statement.arg.name}, {fill})")
+        elif isinstance(statement, Dot):
+            self._dot(statement)
+        elif isinstance(statement, Reduce):
+            self._reduce(statement)
+        elif isinstance(statement, Permute):
+            order = [statement.arg.axes.index(axis) for axis in statement.out.axes]
+            places = ", ".join(map(str, order))
+            self.put(f"{statement.out.name} = tl.permute({statement.arg.name}, ({places}))")
+        elif isinstance(statement, Cast):
+            same = statement.out.type == statement.arg.type
+            cast = "" if same else f".to({TYPES[statement.out.type]})"
+            self.put(f"{statement.out.name} = {statement.arg.name}{cast}")
+        elif isinstance(statement, Store):
+            self._store(statement)
+        elif isinstance(statement, Publish):
+            self._publish(statement)
+        elif isinstance(statement, Fetch):
+            self._fetch(statement)
+
+    def _as_float(self, text: str, form: Affine) -> str:
+        return f"{text}.to(tl.float32)" if form.symbols() else number(float(form.constant))
+
+    def _loop(self, loop: Loop) -> None:
+        steps = self.axes[loop.axis].loop
+        for carried in loop.carried:
+            value = carried.value
+            if isinstance(carried.init, Value):
+                self.put(f"{value.name} = {carried.init.name}")
+            else:
+                fill = number(carried.init)
+                shape = self.shape(value.axes)
+                text = f"tl.full({shape}, {fill}, {TYPES[value.type]})" if value.axes else fill
+                self.put(f"{value.name} = {text}")
+        stop = self._bound(loop.stop, steps)
+        if loop.free_until is None:
+            self._range(loop, "0", stop, ())
+            return
+        free = self._bound(loop.free_until, steps)
+        if free == str(steps):
+            self._range(loop, "0", stop, loop.free)
+            return
+        if stop != str(steps):
+            self.put(f"{_step(loop.axis)}_stop = {stop}")
+            stop = f"{_step(loop.axis)}_stop"
+        self.put(f"{_step(loop.axis)}_free = tl.minimum({free}, {stop})")
+        self._range(loop, "0", f"{_step(loop.axis)}_free", loop.free)
+        self._range(loop, f"{_step(loop.axis)}_free", stop, ())
+
+    def _range(self, loop: Loop, start: str, stop: str, free: tuple[str, ...]) -> None:
+        stages = f", num_stages={loop.stages}" if any(_loads(loop)) else ""
+        self.put(f"for {_step(loop.axis)} in tl.range({start}, {stop}{stages}):")
+        self.depth += 1
+        self._body(loop.body, free)
+        for carried in loop.carried:
+            if carried.value.name != carried.next.name:
+                self.put(f"{carried.value.name} = {carried.next.name}")
+        self.depth -= 1
+
+    def _bound(self, bound: Bound | None, steps: int) -> str:
+        if bound is None:
+            return str(steps)
+        if not bound.form.symbols():
+            count = bound.form.constant // bound.step + bound.plus
+            return str(max(0, min(steps, count)))
+        form = self.form(bound.form, ())
+        count = f"tl.where({form} < 0, 0, ({form}) // {bound.step} + {bound.plus})"
+        return f"tl.minimum({count}, {steps})"
+
+    def _load(self, load: Load) -> str:
+        mask = ""
+        if load.guards:
+            held = self.condition(load.guards, load.out.axes)
+            mask = f", mask={held}, other={number(load.fill)}"
+        return f"tl.load({self.address(load.tensor, load.index, load.out.axes)}{mask})"
+
+    def _store(self, store: Store) -> None:
+        mask = ""
+        if store.guards:
+            mask = f", mask={self.condition(store.guards, store.arg.axes)}"
+        address = self.address(store.tensor, store.index, store.arg.axes)
+        self.put(f"tl.store({address}, {store.arg.name}{mask})")
+
+    def _publish(self, publish: Publish) -> None:
+        step = _step(publish.loop)
+        size = math.prod(self.tensors[publish.tensor].shape[1:])
+        shape = self.tensors[publish.tensor].shape[1:]
+        base = f"{pointer(publish.tensor)} + {step} % 2 * {size}"
+        address = self.address(publish.tensor, publish.index, publish.arg.axes, base, shape)
+        held = self.condition(publish.guards, publish.arg.axes) if publish.guards else ""
+        mask = f", mask={held}" if held else ""
+        type_ = TYPES[self.tensors[publish.tensor].type]
+        self.put(f"tl.store({address}, {publish.arg.name}.to({type_}){mask})")
+        barrier = pointer(publish.barrier)
+        programs = self.kernel.programs
+        self.put("tl.debug_barrier()")
+        self.put(f'tl.atomic_add({barrier}, 1, sem="release", scope="gpu")')
+        poll = f'tl.atomic_add({barrier}, 0, sem="acquire", scope="gpu")'
+        self.put(f"while {poll} < ({step} + 1) * {programs}:")
+        self.put("    pass")
+        self.put("tl.debug_barrier()")
+
+    def _fetch(self, fetch: Fetch) -> None:
+        step = _step(fetch.loop)
+        shape = self.tensors[fetch.tensor].shape[1:]
+        base = f"{pointer(fetch.tensor)} + ({step} + 1) % 2 * {math.prod(shape)}"
+        address = self.address(fetch.tensor, fetch.index, fetch.out.axes, base, shape)
+        held = f"{step} > 0"
+        if fetch.guards:
+            held = f"({self.condition(fetch.guards, fetch.out.axes)}) & ({held})"
+        text = f'tl.load({address}, mask={held}, other=0.0, cache_modifier=".cg")'
+        self.put(f"{fetch.out.name} = {text}")
+
+    def _dot(self, dot: Dot) -> None:
+        left = self._matrix(dot.left, (dot.batch, dot.m, dot.k))
+        right = self._matrix(dot.right, (dot.batch, dot.k, dot.n))
+        acc = ""
+        if dot.acc is not None:
+            acc = f", {self._matrix(dot.acc, (dot.batch, dot.m, dot.n))}"
+        text = f"tl.dot({left}, {right}{acc}{DOT_PRECISION.get(dot.precision, '')})"
+        flat = [group for group in (dot.batch, dot.m, dot.n) if group]
+        if any(len(group) > 1 for group in flat):
+            text = f"tl.reshape({text}, {self.shape(dot.out.axes)})"
+        self.put(f"{dot.out.name} = {text}")
+
+    def _matrix(self, value: Value, groups: Sequence[tuple[str, ...]]) -> str:
+        kept = [group for group in groups if group]
+        if all(len(group) == 1 for group in kept):
+            return value.name
+        sizes = [math.prod(self.axes[axis].tile for axis in group) for group in kept]
+        return f"tl.reshape({value.name}, ({', '.join(map(str, sizes))}))"
+
+    def _reduce(self, reduce: Reduce) -> None:
+        text = reduce.arg.name
+        axes = list(reduce.arg.axes)
+        for axis in reduce.axes:
+            text = f"{REDUCTIONS[reduce.fn]}({text}, {axes.index(axis)})"
+            axes.remove(axis)
+        self.put(f"{reduce.out.name} = {text}")
+
+    # --- pointwise code -----------------------------------------------------------------------
+
+    def _inlined(self, statement: Map) -> bool:
+        """A difference that only an exponential reads is printed inside it (see `_map`)."""
+        if statement.fn != "sub" or self.uses.get(statement.out.name, 0) != 1:
+            return False
+        return any(
+            isinstance(s, Map) and s.fn == "exp" and s.args[0] == statement.out
+            for s in self.defined.values()
+        )
+
+    def _map(self, statement: Map) -> str:
+        axes = statement.out.axes
+        if statement.fn == "spread":
+            arg = self.operand(statement.args[0], axes)
+            return f"tl.broadcast_to({arg}, {self.shape(axes)})"
+        if statement.fn == "exp" and isinstance(statement.args[0], Value):
+            inner = self.defined.get(statement.args[0].name)
+            if inner is not None and self._inlined(inner):
+                # one multiply-add and one exp2 an element
+                a, b = (self.operand(arg, axes) for arg in inner.args)
+                return f"tl.exp2({a} * {LOG2_E!r} - {b} * {LOG2_E!r})"
+        args = [self.operand(arg, axes) for arg in statement.args]
+        return FUNCTIONS[statement.fn].format(*args)
+
+    def operand(self, operand: Operand, axes: tuple[str, ...]) -> str:
+        """An operand with a dimension for each of `axes`."""
+        if not isinstance(operand, Value):
+            return number(operand)
+        return operand.name + _expand(operand.axes, axes)
+
+    # --- forms --------------------------------------------------------------------------------
+
+    def coordinate(self, axis: str) -> tuple[str, str]:
+        """The coordinate of an axis: one number a program and step, and what a lane adds."""
+        plan = self.axes[axis]
+        parts = []
+        if plan.grid > 1 and plan.loop > 1:
+            parts.append(f"({_program(axis)} * {plan.loop} + {_step(axis)})")
+        elif plan.grid > 1:
+            parts.append(_program(axis))
+        elif plan.loop > 1 or axis in self._loops():
+            parts.append(_step(axis))
+        base = f"{parts[0]} * {plan.tile}" if parts and plan.tile > 1 else "".join(parts)
+        return base, _lane(axis) if plan.tile > 1 else ""
+
+    def _loops(self) -> set[str]:
+        return {s.axis for s in self.kernel.statements() if isinstance(s, Loop)}
+
+    def form(self, form: Affine, axes: tuple[str, ...], wide: bool = False) -> str:
+        """A form of the axes, with a dimension for each of `axes`."""
+        scalar, lanes = self.parts(form, axes)
+        if wide and scalar:
+            scalar = f"({scalar}).to(tl.int64)" if not scalar.isdigit() else scalar
+        if not scalar and not lanes:
+            return "0"
+        if not lanes or not scalar:
+            return scalar or lanes
+        return f"({scalar}) + ({lanes})"
+
+    def parts(self, form: Affine, axes: tuple[str, ...]) -> tuple[str, str]:
+        """The program's part of a form and the lanes' part."""
+        scalar: list[tuple[int, str]] = []
+        lanes: list[tuple[int, str]] = []
+        for axis, coefficient in form.terms:
+            base, lane = self.coordinate(axis)
+            if base:
+                scalar.append((coefficient, base))
+            if lane:
+                lanes.append((coefficient, lane + _expand((axis,), axes)))
+        if form.constant:
+            scalar.append((form.constant, ""))
+        return _sum(scalar), _sum(lanes)
+
+    def address(
+        self,
+        tensor: str,
+        index: Sequence[Affine],
+        axes: tuple[str, ...],
+        base: str = "",
+        shape: tuple[int, ...] | None = None,
+    ) -> str:
+        """A pointer, or a tile of pointers, into a row-major tensor."""
+        shape = self.tensors[tensor].shape if shape is None else shape
+        offset = Affine()
+        stride = 1
+        for form, size in reversed(list(zip(index, shape, strict=True))):
+            offset = offset + form * stride
+            stride *= size
+        scalar, lanes = self.parts(offset, axes)
+        if scalar and stride >= 2**31 and not scalar.isdigit():
+            scalar = self.wide(offset)
+        parts = [base or pointer(tensor)]
+        parts += [f"({text})" for text in (scalar, lanes) if text]
+        missing = [axis for axis in axes if not offset.coefficient(axis)]
+        if missing:
+            parts.append(f"tl.zeros({self.shape(axes)}, tl.int32)")
+        return " + ".join(parts)
+
+    def wide(self, offset: Affine) -> str:
+        """The program's part of an offset in 64 bits."""
+        terms = []
+        for axis, coefficient in offset.terms:
+            base, _ = self.coordinate(axis)
+            if base:
+                terms.append((coefficient, f"({base}).to(tl.int64)"))
+        if offset.constant:
+            terms.append((offset.constant, ""))
+        return _sum(terms)
+
+    def condition(self, forms: Sequence[Affine], axes: tuple[str, ...]) -> str:
+        """Where every form is >= 0."""
+        checks = []
+        for form in forms:
+            scalar, lanes = self.parts(form, axes)
+            checks.append(f"({' + '.join(f'({t})' for t in (scalar, lanes) if t)} >= 0)")
+        return " & ".join(checks)
+
+    def shape(self, axes: Sequence[str]) -> str:
+        """The shape of a tile as text."""
+        sizes = [str(self.axes[axis].tile) for axis in axes]
+        return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+
+
+def number(value: float) -> str:
+    """A literal."""
+    if math.isinf(value):
+        return f'float("{"-" if value < 0 else ""}inf")'
+    return repr(float(value))
+
+
+def _sum(terms: Sequence[tuple[int, str]]) -> str:
+    text = ""
+    for coefficient, name in terms:
+        size = abs(coefficient)
+        body = str(size) if not name else name if size == 1 else f"{name} * {size}"
+        sign = "-" if coefficient < 0 else "+"
+        text += f" {sign} {body}" if text else (f"-{body}" if coefficient < 0 else body)
+    return text
+
+
+def _expand(axes: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+    """The subscript that gives a tile over `axes` a dimension for each of `wanted`."""
+    if axes == wanted or not axes:
+        return ""
+    return f"[{', '.join(':' if axis in axes else 'None' for axis in wanted)}]"
+
+
+def _program(axis: str) -> str:
+    return f"{axis.replace('.', '_')}_program"
+
+
+def _step(axis: str) -> str:
+    return f"{axis.replace('.', '_')}_step"
+
+
+def _lane(axis: str) -> str:
+    return f"{axis.replace('.', '_')}_lane"
+
+
+def _loads(loop: Loop) -> list[bool]:
+    return [isinstance(statement, Load) for statement in loop.body]

@@ -1,0 +1,197 @@
+"""Lowering: a Graph and a GpuSchedule become a Plan, generically.
+
+Each kernel of the schedule works out the nodes that it makes, from tensors in memory down to
+stores: `axes` gives every axis its programs, steps and lanes; `scopes` says which loops there are
+and what each finishes; `tiles` writes the statements; `bounds` shortens loops where a mask leaves
+nothing to do; `orders` chooses the order of every tile's dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from dataflow.errors import did_you_mean
+from dataflow.index import affine
+from dataflow.nodes import Graph, Node, live
+from gpu.axes import plan_axes
+from gpu.bounds import bounded
+from gpu.orders import ordered
+from gpu.plan import Fetch, Kernel, Load, Plan, Publish, Statement, Store, Tensor
+from gpu.schedule import GpuSchedule, GpuScheduleError, KernelSchedule
+from gpu.scopes import Nest
+from gpu.tiles import Kernel as TileKernel
+from gpu.tiles import Scope, Store_
+
+MEMORY_TYPE = {
+    "fp32": "fp32",
+    "tf32": "fp32",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "fp8": "fp8e4m3",
+}
+OUTPUT_TYPE = {**MEMORY_TYPE, "fp8": "bf16"}
+
+
+def lower(graph: Graph, schedule: GpuSchedule) -> Plan:
+    """Return the Plan of `graph` under `schedule`.
+
+    Raises GpuScheduleError with the place of what does not fit: an axis, a loop order, a value
+    that a kernel cannot work out and that no earlier kernel makes.
+    """
+    graph = live(graph)
+    faults = _faults(graph, schedule)
+    if faults:
+        raise GpuScheduleError(faults)
+    memory_type = MEMORY_TYPE[schedule.precision]
+    tensors: dict[str, Tensor] = {}
+    memory: dict[str, Tensor] = {}
+    for node in graph.inputs:
+        tensor = Tensor(node.name, "input", graph.shape(node.axes), memory_type, node.name)
+        tensors[node.name] = memory[node.name] = tensor
+    for output in graph.outputs:
+        name = _output_name(output.name, tensors)
+        tensors[name] = Tensor(
+            name, "output", graph.shape(output.axes), OUTPUT_TYPE[schedule.precision], output.name
+        )
+    kernels: list[Kernel] = []
+    for place, plan in enumerate(schedule.kernels):
+        last = place == len(schedule.kernels) - 1
+        stores, made = _stores(graph, plan, tensors, last)
+        where = f"kernels.{place}"
+        kernels.append(_kernel(graph, schedule, plan, stores, tensors, memory, where))
+        memory.update(made)
+    kernels = [replace(k, name=_kernel_name(graph, k, i, kernels)) for i, k in enumerate(kernels)]
+    used = {name for kernel in kernels for name in kernel.args}
+    kept = {n: t for n, t in tensors.items() if n in used or t.kind in ("input", "output")}
+    return Plan(graph.name, schedule.precision, kept, tuple(kernels))
+
+
+def _output_name(name: str, tensors: Mapping[str, Tensor]) -> str:
+    return name if name not in tensors else f"{name}.out"
+
+
+def _kernel_name(graph: Graph, kernel: Kernel, place: int, kernels: Iterable[Kernel]) -> str:
+    many = len(list(kernels)) > 1
+    return f"{graph.name}_{place}_{kernel.name}".replace(".", "_") if many else graph.name
+
+
+def _faults(graph: Graph, schedule: GpuSchedule) -> list[str]:
+    faults = []
+    names = [*graph.by_name, *(output.name for output in graph.outputs)]
+    for place, plan in enumerate(schedule.kernels):
+        last = place == len(schedule.kernels) - 1
+        for name in plan.makes:
+            if name not in names:
+                hint = did_you_mean(name, names)
+                faults.append(
+                    f"kernels.{place}.makes: must name nodes or outputs of {graph.name}, "
+                    f"got {name!r}; {hint}"
+                )
+        if not plan.makes and not last:
+            faults.append(f"kernels.{place}.makes: must name what the kernel makes, got nothing")
+    return faults
+
+
+def _stores(
+    graph: Graph, plan: KernelSchedule, tensors: dict[str, Tensor], last: bool
+) -> tuple[list[Store_], dict[str, Tensor]]:
+    """The stores of a kernel, and the nodes that are in memory once it has run."""
+    outputs = {output.name: output for output in graph.outputs}
+    stores: list[Store_] = []
+    made: dict[str, Tensor] = {}
+    wanted = list(plan.makes)
+    if last:
+        wanted += [name for name in outputs if not _is_stored(name, tensors, wanted)]
+    for name in dict.fromkeys(wanted):
+        if name in outputs:
+            output = outputs[name]
+            stores.append(Store_(output.node, _tensor_of(name, tensors), output.index))
+            tensors[f"stored {name}"] = Tensor("", "mark", (), "")
+            continue
+        node = graph.node(name)
+        scratch = Tensor(f"{name}.made", "scratch", graph.shape(node.axes), "fp32", name)
+        tensors[scratch.name] = made[name] = scratch
+        stores.append(Store_(name, scratch.name, tuple(affine(axis) for axis in node.axes)))
+    if last:
+        for name in [name for name, tensor in tensors.items() if tensor.kind == "mark"]:
+            del tensors[name]
+    return stores, made
+
+
+def _is_stored(name: str, tensors: Mapping[str, Tensor], wanted: Iterable[str]) -> bool:
+    return f"stored {name}" in tensors or name in wanted
+
+
+def _tensor_of(output: str, tensors: Mapping[str, Tensor]) -> str:
+    return next(t.name for t in tensors.values() if t.kind == "output" and t.node == output)
+
+
+def _cone(graph: Graph, names: Iterable[str], memory: Mapping[str, Tensor]) -> list[Node]:
+    """Nodes that a kernel works out, with the tensors in memory that they read."""
+    seen: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name not in memory:
+            waiting.extend(graph.node(name).sources)
+    return [node for node in graph.nodes if node.name in seen]
+
+
+def _kernel(
+    graph: Graph,
+    schedule: GpuSchedule,
+    plan: KernelSchedule,
+    stores: list[Store_],
+    tensors: dict[str, Tensor],
+    memory: Mapping[str, Tensor],
+    where: str,
+) -> Kernel:
+    nodes = _cone(graph, [store.node for store in stores], memory)
+    worked = [node for node in nodes if node.name not in memory]
+    axes = plan_axes(graph, worked or nodes, plan, where)
+    order = tuple(axis for axis in plan.loop if axis in axes)
+    nest = Nest(graph, order, frozenset(memory), where)
+    nest.check(worked)
+    operand = MEMORY_TYPE[schedule.precision]
+    tile_kernel = TileKernel(
+        graph, plan, axes, nest, memory, operand, schedule.precision, tensors, where
+    )
+    top = Scope(())
+    tile_kernel.build(top, (), stores)
+    body = bounded(graph, axes, tuple(top.statements))
+    body = ordered(body, axes, tensors)
+    grid = tuple(axis for axis in plan.grid if axis in axes and axes[axis].grid > 1)
+    exchanged = any(isinstance(s, Fetch) for s in Kernel("", (), axes, grid, body).statements())
+    group = next(iter(plan.group.items()), None)
+    return Kernel(
+        stores[0].node,
+        _arguments(body, axes),
+        axes,
+        grid,
+        body,
+        plan.warps,
+        plan.stages,
+        group if group is not None and group[0] in grid else None,
+        exchanged,
+        plan.persistent,
+        plan.descriptors,
+    )
+
+
+def _arguments(body: tuple[Statement, ...], axes: Mapping) -> tuple[str, ...]:
+    """Tensors that the statements touch, in order of first use, what is stored last."""
+    read: dict[str, None] = {}
+    written: dict[str, None] = {}
+    for statement in Kernel("", (), axes, (), body).statements():
+        if isinstance(statement, Load | Fetch):
+            read[statement.tensor] = None
+        elif isinstance(statement, Store):
+            written[statement.tensor] = None
+        elif isinstance(statement, Publish):
+            read[statement.tensor] = None
+            read[statement.barrier] = None
+    return tuple(dict.fromkeys((*read, *written)))

@@ -1,0 +1,108 @@
+"""Which loops a kernel has, in which order, and what each makes: the passes over an axis.
+
+A kernel's *roots* are what must come out: stores, and sums that a loop finishes. A root lies on a
+path of loops. Roots on one path share its loops, unless one of them reads what another finishes:
+that opens a new pass, a later loop over the same axis. Whatever a pass needs and does not find
+finished is worked out again inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dataflow.nodes import Graph, Node
+from dataflow.ops import contracted
+from gpu.schedule import GpuScheduleError
+
+Loops = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a kernel: its nodes, their loops, and which loops each node finishes."""
+
+    graph: Graph
+    order: Loops
+    memory: frozenset[str]
+    where: str
+
+    def loops_of(self, axes: Iterable[str]) -> Loops:
+        """Loops among `axes`, outermost first."""
+        wanted = set(axes)
+        return tuple(axis for axis in self.order if axis in wanted)
+
+    def outer(self, node: Node) -> Loops:
+        """Loops in which the value of `node` is to be had."""
+        return self.loops_of(node.axes)
+
+    def inner(self, node: Node) -> Loops:
+        """Loops in which the node runs: those of its value and those that it finishes."""
+        return self.loops_of((*node.axes, *self._finished(node)))
+
+    def finishes(self, node: Node) -> bool:
+        """Whether the value is there only after some loop has ended."""
+        return node.name not in self.memory and self.inner(node) != self.outer(node)
+
+    def sources(self, node: Node) -> tuple[str, ...]:
+        """Nodes that this kernel works out for `node`."""
+        return () if node.name in self.memory else node.sources
+
+    def check(self, nodes: Iterable[Node]) -> None:
+        """Raise GpuScheduleError where a sum is finished by a loop outside one that it keeps."""
+        faults = []
+        for node in nodes:
+            outer, inner = self.outer(node), self.inner(node)
+            if self.finishes(node) and inner[: len(outer)] != outer:
+                faults.append(
+                    f"{self.where}.loop: {node.name} is summed up over "
+                    f"{', '.join(a for a in inner if a not in outer)}, which must be inside "
+                    f"{', '.join(outer)}, got the order {', '.join(self.order)}"
+                )
+        if faults:
+            raise GpuScheduleError(faults)
+
+    def _finished(self, node: Node) -> tuple[str, ...]:
+        return (node.axis,) if node.op == "last" else contracted(node, self.graph)
+
+
+def levels(nest: Nest, at: Loops, targets: Iterable[str]) -> dict[str, int]:
+    """Return for `targets` and all they depend on how many loops inside `at` must have ended.
+
+    Nodes of one recurrence have one level.
+    """
+    needed: dict[str, Node] = {}
+    waiting = list(targets)
+    while waiting:
+        node = nest.graph.node(waiting.pop())
+        if node.name not in needed:
+            needed[node.name] = node
+            waiting.extend(nest.sources(node))
+    ordered = [node for node in nest.graph.nodes if node.name in needed]
+    level = dict.fromkeys(needed, 0)
+    for _ in range(len(ordered) + 1):
+        changed = False
+        for node in ordered:
+            for name in nest.sources(node):
+                source = needed[name]
+                ended = nest.finishes(source) and nest.outer(source) == at
+                least = level[name] + (1 if ended else 0)
+                changed = changed or least > level[node.name]
+                level[node.name] = max(level[node.name], least)
+        if not changed:
+            return level
+    raise GpuScheduleError(
+        f"{nest.where}.loop: a recurrence must not read what one of its own loops finishes"
+    )
+
+
+def roots_within(nest: Nest, names: Iterable[str]) -> tuple[str, ...]:
+    """Return all nodes that finish a loop among those that `names` depend on, in graph order."""
+    seen: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        node = nest.graph.node(waiting.pop())
+        if node.name not in seen:
+            seen.add(node.name)
+            waiting.extend(nest.sources(node))
+    return tuple(n.name for n in nest.graph.nodes if n.name in seen and nest.finishes(n))

@@ -1,0 +1,851 @@
+"""From nodes to statements over tiles: one kernel, its loops opened as `gpu.scopes` says.
+
+A node's value is asked for at some place among the loops and worked out in the outermost loop in
+which all of its axes are known, so that what does not change inside a loop is hoisted out of it,
+and what several readers ask for is worked out once. An axis that the schedule unrolls gives one
+value for each of its points.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dataflow.index import Affine, affine
+from dataflow.nodes import Graph, Node, Output
+from dataflow.ops import contracted, reduce_row, row
+from gpu.axes import product_sides
+from gpu.pads import ANY, FINITE, Pad, Pads, is_finite, map_pads, product_pads
+from gpu.plan import (
+    AxisPlan,
+    Carried,
+    Cast,
+    Dot,
+    Fetch,
+    Form,
+    Load,
+    Loop,
+    Map,
+    Mask,
+    Operand,
+    Publish,
+    Reduce,
+    Statement,
+    Store,
+    Tensor,
+    Value,
+)
+from gpu.schedule import GpuScheduleError, KernelSchedule
+from gpu.scopes import Loops, Nest, levels, roots_within
+
+Points = Mapping[str, int]
+"""The point of each unrolled axis for which a value is worked out."""
+
+Made = Value | float
+Key = tuple[str, tuple[tuple[str, int], ...]]
+
+WAVES = ("cos_turn", "sin_turn")
+
+
+@dataclass
+class Scope:
+    """One body of statements: of the kernel, or of a loop inside `parent`."""
+
+    loops: Loops
+    parent: Scope | None = None
+    statements: list[Statement] = field(default_factory=list)
+    values: dict[Key, Made] = field(default_factory=dict)
+    carried: dict[Key, tuple[Value, Operand]] = field(default_factory=dict)
+    sums: list[Carried] = field(default_factory=list)
+    published: dict[str, Publish] = field(default_factory=dict)
+
+
+@dataclass
+class Kernel:
+    """What one kernel needs to be known while its statements are made."""
+
+    graph: Graph
+    plan: KernelSchedule
+    axes: Mapping[str, AxisPlan]
+    nest: Nest
+    memory: Mapping[str, Tensor]
+    operand_type: str
+    dot_precision: str
+    tensors: dict[str, Tensor]
+    where: str
+    pads: dict[str, Pads] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+    casts: dict[tuple[int, str, str], Value] = field(default_factory=dict)
+
+    # --- the kernel's shape -----------------------------------------------------------------
+
+    def build(self, scope: Scope, targets: Sequence[Node], stores: Sequence[Store_]) -> None:
+        """Add to `scope` all that `targets` and `stores` need, in passes over the loops inside."""
+        wanted = [*(node.name for node in targets), *(store.node for store in stores)]
+        inside = [
+            self.graph.node(name)
+            for name in roots_within(self.nest, wanted)
+            if self.nest.outer(self.graph.node(name)) == scope.loops and self._missing(scope, name)
+        ]
+        stores_inside = [s for s in stores if self._path(s) != scope.loops]
+        deeper = [n for n in targets if self.nest.outer(n) != scope.loops]
+        level = levels(self.nest, scope.loops, wanted)
+        groups: dict[tuple[int, str], tuple[list[Node], list[Store_]]] = {}
+        for node in [*inside, *(n for n in deeper if n not in inside)]:
+            axis = self.nest.inner(node)[len(scope.loops)]
+            groups.setdefault((level[node.name], axis), ([], []))[0].append(node)
+        for store in stores_inside:
+            axis = self._path(store)[len(scope.loops)]
+            groups.setdefault((level[store.node], axis), ([], []))[1].append(store)
+        for (_, axis), (nodes, kept) in sorted(
+            groups.items(), key=lambda item: (item[0][0], self.nest.order.index(item[0][1]))
+        ):
+            self._loop(scope, axis, nodes, kept)
+        for store in stores:
+            if self._path(store) == scope.loops:
+                self._store(scope, store)
+
+    def _path(self, store: Store_) -> Loops:
+        return self.nest.loops_of(self.graph.node(store.node).axes)
+
+    def _missing(self, scope: Scope, name: str) -> bool:
+        return not any(name == key[0] for s in _chain(scope) for key in s.values)
+
+    def _loop(
+        self, scope: Scope, axis: str, nodes: Sequence[Node], stores: Sequence[Store_]
+    ) -> None:
+        """Open a loop over `axis` in `scope` that finishes `nodes` and runs `stores`."""
+        body = Scope((*scope.loops, axis), scope)
+        ending = [n for n in nodes if self.nest.outer(n) == scope.loops]
+        further = [n for n in nodes if self.nest.outer(n) != scope.loops]
+        lasts = [n for n in ending if n.op == "last"]
+        sums = [n for n in ending if n.op != "last"]
+        nested = [n for n in sums if len(self.nest.inner(n)) > len(body.loops)]
+        finished: dict[Key, Made] = {}
+        asked = [self.graph.node(n.args[0]) for n in lasts]
+        self.build(
+            body,
+            [*further, *(_inside(n, axis) for n in nested), *_needing_loops(self, body, asked)],
+            stores,
+        )
+        for node in sums:
+            for points in self.instances(node.axes):
+                finished[key(node, points)] = self._accumulate(scope, body, node, points)
+        for node in lasts:
+            source = self.graph.node(node.args[0])
+            for points in self.instances(node.axes):
+                finished[key(node, points)] = self._last(scope, body, source, points)
+        carried = self._close(body)
+        loop = Loop(axis, tuple(body.statements), (*carried, *body.sums), stages=self.plan.stages)
+        scope.statements.append(loop)
+        scope.values.update(finished)
+
+    def _close(self, body: Scope) -> list[Carried]:
+        """Work out what each carried value holds after a step; more may turn up on the way."""
+        carried: dict[Key, Carried] = {}
+        while len(carried) < len(body.carried):
+            for found, (value, init) in list(body.carried.items()):
+                if found in carried:
+                    continue
+                name, points = found
+                made = self.tile(body, self.value(body, self.graph.node(name), dict(points)))
+                made = self._spread(body, made, value.axes)
+                carried[found] = Carried(value, init, made)
+        for publish in body.published.values():
+            body.statements.append(publish)
+        return list(carried.values())
+
+    def _accumulate(self, scope: Scope, body: Scope, node: Node, points: Points) -> Value:
+        """A sum (or maximum) over the loop's steps: state that starts with the identity."""
+        fn = node.fn if node.op == "reduce" else "sum"
+        acc = Value(self.fresh(f"{node.name}_sum"), self.dims(node.axes))
+        self.pads[acc.name] = dict.fromkeys(self.padded(acc.axes), FINITE)
+        if len(self.nest.inner(node)) > len(body.loops):
+            raise GpuScheduleError(
+                f"{self.where}.loop: {node.name} must be summed up over one loop, "
+                f"got {', '.join(self.nest.inner(node))}"
+            )
+        before = len(body.statements)
+        if node.op == "einsum":
+            part = self._einsum(body, node, points, acc)
+        else:
+            part = self._reduce(body, node, points)
+        if not _accumulates(body.statements[before:], acc):
+            joined = self.named(f"{node.name}_next", acc.axes)
+            self.put(body, Map(joined, reduce_row(fn).combine, (acc, part)))
+            part = joined
+        body.sums.append(Carried(acc, reduce_row(fn).identity, part))
+        return acc
+
+    def _last(self, scope: Scope, body: Scope, source: Node, points: Points) -> Made:
+        """What `source` holds at the loop's last step."""
+        made = self.value(body, source, points)
+        if isinstance(made, float) or not self._in(body, source):
+            return made
+        name = key(source, points)
+        if name not in body.carried:
+            state = Value(self.fresh(f"{source.name}_last"), made.axes)
+            self.pads[state.name] = self.pads.get(made.name, {})
+            body.sums.append(Carried(state, 0.0, made))
+            return state
+        return body.carried[name][0]
+
+    def _in(self, body: Scope, node: Node) -> bool:
+        return body.loops[-1] in node.axes
+
+    # --- values -----------------------------------------------------------------------------
+
+    def value(self, scope: Scope, node: Node, points: Points) -> Made:
+        """Return the value of `node`, worked out in the outermost loop that has its axes."""
+        points = {axis: point for axis, point in points.items() if axis in node.axes}
+        found = key(node, points)
+        for each in _chain(scope):
+            if found in each.values:
+                return each.values[found]
+        home = self._home(scope, node)
+        made = self._make(home, node, points)
+        home.values[found] = made
+        return made
+
+    def _home(self, scope: Scope, node: Node) -> Scope:
+        """The outermost scope around `scope` in which all loops of the node's value are open."""
+        needed = set(self.nest.outer(node))
+        chain = list(_chain(scope))
+        for each in reversed(chain):
+            if needed <= set(each.loops):
+                return each
+        raise GpuScheduleError(
+            f"{self.where}: {node.name} must be in memory before it is read outside its loop "
+            f"{', '.join(sorted(needed - set(scope.loops)))}; let a kernel make it"
+        )
+
+    def _make(self, scope: Scope, node: Node, points: Points) -> Made:
+        if node.name in self.memory or node.op == "input":
+            forms = tuple(affine(axis) for axis in node.axes)
+            return self._load(scope, node, self._tensor(node), forms, (), 0.0, points)
+        if node.op == "const":
+            return self._const(scope, node, points)
+        if node.op == "map":
+            return self._map(scope, node, points)
+        if node.op == "mask":
+            return self._mask(scope, node, points)
+        if node.op == "einsum":
+            return self._einsum(scope, node, points, None)
+        if node.op == "reduce":
+            return self._reduce(scope, node, points)
+        if node.op == "read":
+            return self._read(scope, node, points)
+        if node.op == "earlier":
+            return self._earlier(scope, node, points)
+        return self._last_in_tile(scope, node, points)
+
+    def _tensor(self, node: Node) -> Tensor:
+        return self.memory[node.name]
+
+    def _load(
+        self,
+        scope: Scope,
+        node: Node,
+        tensor: Tensor,
+        forms: Sequence[Affine],
+        guards: Iterable[Affine],
+        fill: float,
+        points: Points,
+    ) -> Value:
+        """A load of `tensor` at forms of the node's axes; `guards` come on top of its bounds."""
+        at = {axis: affine(point) for axis, point in points.items()}
+        index = tuple(form.substitute(at) for form in forms)
+        axes = self.dims(tuple(a for a in node.axes if any(f.coefficient(a) for f in index)))
+        checks = [
+            *(g.substitute(at) for g in guards),
+            *self.bounds_guards(index, tensor.shape),
+            *(self.lane_guard(axis) for axis in self.padded(axes)),
+        ]
+        out = Value(self.fresh(node.name), axes, tensor.type)
+        kept = tuple(dict.fromkeys(g for g in checks if self._lowest(g) < 0))
+        self.pads[out.name] = dict.fromkeys(self.padded(axes), float(fill))
+        self.put(scope, Load(out, tensor.name, index, fill, kept))
+        return out
+
+    def _const(self, scope: Scope, node: Node, points: Points) -> Made:
+        if node.fn == "number":
+            return float(node.fill)
+        if node.fn in WAVES:
+            return self._wave(scope, node, points, 1.0)
+        at = {axis: affine(point) for axis, point in points.items()}
+        form = node.index[0].substitute(at)
+        if not form.symbols():
+            return float(form.constant)
+        out = self.named(node.name, self.dims(form.symbols()))
+        self.pads[out.name] = dict.fromkeys(self.padded(out.axes), FINITE)
+        self.put(scope, Form(out, form))
+        return out
+
+    def _wave(self, scope: Scope, node: Node, points: Points, scale: float) -> Value:
+        """A table of cosines or sines, made on the host and read from memory."""
+        pointwise = any(reader.op != "einsum" for reader in self.graph.consumers(node.name))
+        type_ = "fp32" if pointwise else self.operand_type
+        name = node.name if scale == 1.0 else f"{node.name}.neg"
+        shape = self.graph.shape(node.axes)
+        tensor = Tensor(name, "const", shape, type_, node.name, scale)
+        self.tensors.setdefault(name, tensor)
+        forms = tuple(affine(axis) for axis in node.axes)
+        return self._load(scope, node, tensor, forms, (), 0.0, points)
+
+    def _read(self, scope: Scope, node: Node, points: Points) -> Made:
+        source, forms, guards, earlier = self._through(node)
+        if source.op in ("input",) or source.name in self.memory:
+            tensor = self._tensor(source)
+            return self._load(scope, node, tensor, forms, guards, node.fill, points)
+        if earlier:
+            fetched = self._fetch(scope, node, source, forms, earlier, points)
+            if fetched is not None:
+                return fetched
+        return self._renamed(scope, node, points)
+
+    def _through(self, node: Node) -> tuple[Node, tuple[Affine, ...], list[Affine], str]:
+        """Follow reads from `node` to what they read: it, the forms, guards, and an `earlier`."""
+        forms = tuple(affine(axis) for axis in node.axes)
+        at = node
+        guards: list[Affine] = []
+        earlier = ""
+        while at.op in ("read", "earlier") and at.name not in self.memory:
+            if at.op == "earlier":
+                if at is node:
+                    break
+                earlier = at.axis
+                at = self.graph.node(at.args[0])
+                continue
+            names = dict(zip(at.axes, forms, strict=True))
+            forms = tuple(form.substitute(names) for form in at.index)
+            at = self.graph.node(at.args[0])
+            ends = self.graph.shape(at.axes)
+            guards += [g for g in self.bounds_guards(forms, ends) if at.op == "read"]
+        return at, forms, guards, earlier
+
+    def _renamed(self, scope: Scope, node: Node, points: Points) -> Made:
+        """A read of a tile worked out here: only its axes may have other names."""
+        source = self.graph.node(node.args[0])
+        names: dict[str, str] = {}
+        for axis, form in zip(source.axes, node.index, strict=True):
+            symbols = form.symbols()
+            same = len(symbols) == 1 and form == affine(symbols[0])
+            if not same or self.graph.extent(symbols[0]) != self.graph.extent(axis):
+                raise self._unreadable(node, f"{axis} at {form}")
+            if symbols[0] != axis and not (self._whole(axis) and self._whole(symbols[0])):
+                raise self._unreadable(node, f"{axis} at {form}, spread over programs or steps")
+            names[axis] = symbols[0]
+        if len(set(names.values())) != len(names):
+            raise self._unreadable(node, "one axis twice")
+        back = {new: old for old, new in names.items()}
+        made = self.value(scope, source, {back[a]: p for a, p in points.items() if a in back})
+        if isinstance(made, float):
+            return made
+        renamed = Value(made.name, tuple(names[axis] for axis in made.axes), made.type)
+        if renamed.axes == made.axes:
+            return made
+        out = self.named(node.name, renamed.axes, made.type)
+        self.pads[out.name] = {names[a]: pad for a, pad in self.pads[made.name].items()}
+        self.put(scope, Cast(out, made))
+        return out
+
+    def _unreadable(self, node: Node, what: str) -> GpuScheduleError:
+        return GpuScheduleError(
+            f"{self.where}: {node.name} must read whole tiles by name, got {what}; "
+            f"let an earlier kernel make {node.args[0]}"
+        )
+
+    def _whole(self, axis: str) -> bool:
+        plan = self.axes[axis]
+        return plan.loop == plan.grid == 1 and not plan.unroll
+
+    def _earlier(self, scope: Scope, node: Node, points: Points) -> Made:
+        if not scope.loops or scope.loops[-1] != node.axis:
+            raise GpuScheduleError(
+                f"{self.where}.loop: {node.axis} must be the innermost loop of {node.name}, "
+                f"got {', '.join(scope.loops)}"
+            )
+        source = self.graph.node(node.args[0])
+        found = key(source, {a: p for a, p in points.items() if a in source.axes})
+        if found not in scope.carried:
+            init: Operand = float(node.init) if not isinstance(node.init, str) else 0.0
+            state = Value(self.fresh(node.name), self.dims(source.axes))
+            if isinstance(node.init, str) and scope.parent is not None:
+                made = self.value(scope.parent, self.graph.node(node.init), points)
+                init = self._spread(scope.parent, self.tile(scope.parent, made), state.axes)
+            scope.carried[found] = (state, init)
+            self.pads[state.name] = dict.fromkeys(self.padded(state.axes), FINITE)
+        return scope.carried[found][0]
+
+    def _fetch(
+        self,
+        scope: Scope,
+        node: Node,
+        source: Node,
+        forms: Sequence[Affine],
+        axis: str,
+        points: Points,
+    ) -> Made | None:
+        """A read of what all programs worked out a step before: through memory and a barrier."""
+        spread = [a for a in source.axes if a != axis and self.axes[a].grid > 1]
+        across = [
+            a
+            for a, form in zip(source.axes, forms, strict=True)
+            if a in spread and form != affine(a)
+        ]
+        if not across:
+            return None
+        if any(step != axis for step in scope.loops[-1:]):
+            raise self._unreadable(node, f"{', '.join(across)} outside the loop over {axis}")
+        kept = [a for a in source.axes if a != axis]
+        shape = (2, *self.graph.shape(kept))
+        exchange = Tensor(f"{source.name}.exchange", "exchange", shape, self.operand_type)
+        barrier = Tensor("barrier", "barrier", (1,), "int32")
+        self.tensors.setdefault(exchange.name, exchange)
+        self.tensors.setdefault(barrier.name, barrier)
+        index = tuple(f for a, f in zip(source.axes, forms, strict=True) if a != axis)
+        axes = self.dims(node.axes)
+        guards = self.guards(index, shape[1:], axes)
+        out = self.named(node.name, axes, self.operand_type)
+        self.pads[out.name] = dict.fromkeys(self.padded(axes), 0.0)
+        self.put(scope, Fetch(out, exchange.name, axis, index, guards))
+        self._publish(scope, source, exchange, barrier, axis, kept)
+        return out
+
+    def _publish(
+        self,
+        scope: Scope,
+        source: Node,
+        exchange: Tensor,
+        barrier: Tensor,
+        axis: str,
+        kept: Sequence[str],
+    ) -> None:
+        if exchange.name in scope.published:
+            return
+        own = tuple(affine(a) for a in kept)
+        placeholder = Value("", ())
+        scope.published[exchange.name] = Publish(
+            exchange.name, barrier.name, axis, own, placeholder
+        )
+        made = self.tile(scope, self.value(scope, source, {}))
+        guards = self.guards(own, exchange.shape[1:], made.axes)
+        scope.published[exchange.name] = Publish(
+            exchange.name, barrier.name, axis, own, made, guards
+        )
+
+    def _last_in_tile(self, scope: Scope, node: Node, points: Points) -> Made:
+        """The last point of an axis that lies inside the tile."""
+        source = self.graph.node(node.args[0])
+        made = self.value(scope, source, points)
+        if isinstance(made, float) or node.axis not in made.axes:
+            return made
+        kept = self.named(f"{node.name}_kept", made.axes)
+        end = self.graph.extent(node.axis) - 1
+        chosen = (affine(node.axis) - end, end - affine(node.axis))
+        self.put(scope, Mask(kept, self.number(scope, made), chosen, 0.0))
+        out = self.named(node.name, tuple(a for a in made.axes if a != node.axis))
+        pads = self.pads[made.name]
+        self.pads[out.name] = {a: pad for a, pad in pads.items() if a != node.axis}
+        self.put(scope, Reduce(out, "sum", kept, (node.axis,)))
+        return out
+
+    # --- pointwise code ----------------------------------------------------------------------
+
+    def _map(self, scope: Scope, node: Node, points: Points) -> Made:
+        fused = self._added_product(scope, node, points)
+        if fused is not None:
+            return fused
+        args = [self._argument(scope, name, points) for name in node.args]
+        if node.fn == "where" and isinstance(args[0], float):
+            return args[1] if args[0] != 0 else args[2]
+        if node.fn == "identity":
+            return args[0]
+        if all(isinstance(arg, float) for arg in args):
+            return float(row(node.fn).numpy(*args))
+        tiles = [arg if isinstance(arg, float) else self.number(scope, arg) for arg in args]
+        return self._mapped(scope, node.name, node.fn, tiles)
+
+    def _mapped(self, scope: Scope, name: str, fn: str, args: Sequence[Operand]) -> Value:
+        axes = self.dims({axis for arg in args if isinstance(arg, Value) for axis in arg.axes})
+        out = self.named(name, axes)
+        known = [(a.axes, self.pads[a.name]) if isinstance(a, Value) else a for a in args]
+        self.pads[out.name] = {
+            axis: pad for axis, pad in map_pads(fn, known).items() if axis in axes
+        }
+        self.put(scope, Map(out, fn, tuple(args)))
+        return out
+
+    def _argument(self, scope: Scope, name: str, points: Points) -> Made:
+        return self.value(scope, self.graph.node(name), points)
+
+    def _added_product(self, scope: Scope, node: Node, points: Points) -> Value | None:
+        """x + a b, and x - a w with a table w, as a product that adds to x."""
+        if node.fn not in ("add", "sub"):
+            return None
+        tries = (1, 0) if node.fn == "add" else (1,)
+        for place in tries:
+            product = self.graph.node(node.args[place])
+            other = self.graph.node(node.args[1 - place])
+            if not self._alone(product) or set(product.axes) != set(other.axes):
+                continue
+            if node.fn == "sub" and not self._table(product):
+                continue
+            if self._home(scope, product) is not self._home(scope, node) or other is product:
+                continue
+            base = self.value(scope, other, points)
+            if isinstance(base, float) or set(base.axes) != set(self.dims(product.axes)):
+                continue
+            sign = -1.0 if node.fn == "sub" else 1.0
+            return self._einsum(scope, product, points, self.number(scope, base), sign)
+        return None
+
+    def _alone(self, node: Node) -> bool:
+        """Whether `node` is a product, not yet finished, that one node reads."""
+        readers = len(self.graph.consumers(node.name))
+        stored = any(output.node == node.name for output in self.graph.outputs)
+        product = product_sides(self.graph, node) is not None
+        free = not self.nest.finishes(node) and node.name not in self.memory
+        return product and free and readers == 1 and not stored
+
+    def _table(self, node: Node) -> bool:
+        return any(self._is_table(self.graph.node(name)) for name in node.args)
+
+    @staticmethod
+    def _is_table(node: Node) -> bool:
+        return node.op == "const" and node.fn in WAVES
+
+    def _mask(self, scope: Scope, node: Node, points: Points) -> Made:
+        made = self._argument(scope, node.args[0], points)
+        at = {axis: affine(point) for axis, point in points.items()}
+        form = node.index[0].substitute(at)
+        if self._lowest(form) >= 0:
+            return made
+        if not form.symbols():
+            return float(node.fill)
+        axes = self.dims({*form.symbols(), *(made.axes if isinstance(made, Value) else ())})
+        tile = self._spread(scope, self.tile(scope, made), axes)
+        out = self.named(node.name, axes)
+        pads = self.pads[tile.name]
+        self.pads[out.name] = {
+            axis: pads.get(axis, FINITE)
+            if pads.get(axis) == node.fill or form.coefficient(axis) == 0
+            else (FINITE if is_finite(pads.get(axis, FINITE)) else ANY)
+            for axis in self.padded(axes)
+        }
+        self.put(scope, Mask(out, self.number(scope, tile), (form,), node.fill))
+        return out
+
+    # --- sums ---------------------------------------------------------------------------------
+
+    def _reduce(self, scope: Scope, node: Node, points: Points) -> Value:
+        """The reduction over lanes and unrolled points; loops are the caller's."""
+        lost = contracted(node, self.graph)
+        combine = reduce_row(node.fn).combine
+        total: Value | None = None
+        for inner in self.instances(lost):
+            source = self.graph.node(node.args[0])
+            made = self.tile(scope, self.value(scope, source, {**points, **inner}))
+            made = self.number(scope, made)
+            made = self._spread(scope, made, self.dims((*made.axes, *lost)))
+            part = self._reduced(scope, node.name, node.fn, made, self.dims(lost))
+            total = (
+                part if total is None else self._mapped(scope, node.name, combine, (total, part))
+            )
+        assert total is not None
+        return self._spread(scope, total, self.dims(node.axes))
+
+    def _reduced(
+        self, scope: Scope, name: str, fn: str, made: Value, lost: tuple[str, ...]
+    ) -> Value:
+        if not lost:
+            return made
+        identity = reduce_row(fn).identity
+        made = self._clean(scope, made, lost, identity)
+        out = self.named(name, tuple(axis for axis in made.axes if axis not in lost))
+        self.pads[out.name] = {
+            axis: FINITE if is_finite(pad) else ANY
+            for axis, pad in self.pads[made.name].items()
+            if axis in out.axes
+        }
+        self.put(scope, Reduce(out, fn, made, lost))
+        return out
+
+    def _clean(self, scope: Scope, made: Value, axes: Iterable[str], identity: float) -> Value:
+        """`made` with `identity` on padded lanes of `axes`, masked only where it holds another."""
+        pads = self.pads[made.name]
+        dirty = [a for a in self.padded(axes) if a in made.axes and pads.get(a) != identity]
+        if not dirty:
+            return made
+        out = self.named(f"{made.name}_in", made.axes, made.type)
+        self.put(scope, Mask(out, made, tuple(self.lane_guard(a) for a in dirty), identity))
+        cleaned = dict.fromkeys(dirty, identity)
+        self.pads[out.name] = {**pads, **cleaned}
+        for each in _chain(scope):
+            for found, value in each.values.items():
+                if value is made and each is scope:
+                    each.values[found] = out
+        return out
+
+    def _einsum(
+        self, scope: Scope, node: Node, points: Points, acc: Value | None, sign: float = 1.0
+    ) -> Value:
+        lost = contracted(node, self.graph)
+        total = acc
+        for inner in self.instances(lost):
+            total = self._product(scope, node, {**points, **inner}, total, sign)
+        assert total is not None
+        return total
+
+    def _product(
+        self, scope: Scope, node: Node, points: Points, acc: Value | None, sign: float
+    ) -> Value:
+        sides = product_sides(self.graph, node)
+        if sides is not None:
+            batch, m, n, k = (self.dims(side) for side in sides)
+            if m and n and k:
+                return self._dot(scope, node, points, acc, sign, batch, m, n, k)
+        lost = contracted(node, self.graph)
+        made: Made = 1.0 if sign > 0 else -1.0
+        for name in node.args:
+            arg = self._argument(scope, name, points)
+            arg = arg if isinstance(arg, float) else self.number(scope, arg)
+            if made == 1.0:
+                made = arg
+            elif isinstance(made, float) and isinstance(arg, float):
+                made = made * arg
+            else:
+                made = self._mapped(scope, f"{node.name}_term", "mul", (made, arg))
+        tile = self.tile(scope, made)
+        tile = self._spread(scope, tile, self.dims((*tile.axes, *lost)))
+        part = self._reduced(scope, node.name, "sum", self.number(scope, tile), self.dims(lost))
+        if acc is None:
+            return self._spread(scope, part, self.dims(node.axes))
+        return self._mapped(scope, node.name, "add", (acc, part))
+
+    def _dot(
+        self,
+        scope: Scope,
+        node: Node,
+        points: Points,
+        acc: Value | None,
+        sign: float,
+        batch: tuple[str, ...],
+        m: tuple[str, ...],
+        n: tuple[str, ...],
+        k: tuple[str, ...],
+    ) -> Value:
+        sources = [self.graph.node(name) for name in node.args]
+        left, right = (self._operand(scope, s, points, sign) for s in sources)
+        if sign < 0 and self._is_table(sources[0]) and self._is_table(sources[1]):
+            left = self.cast(
+                scope,
+                self.tile(scope, self._argument(scope, node.args[0], points)),
+                self.operand_type,
+            )
+        left = self._spread(scope, left, (*batch, *m, *k))
+        right = self._spread(scope, right, (*batch, *k, *n))
+        if any(
+            self.pads[left.name].get(a) != 0.0 and self.pads[right.name].get(a) != 0.0
+            for a in self.padded(k)
+        ):
+            right = self._clean(scope, right, k, 0.0)
+        left = self._finite(scope, left, k)
+        right = self._finite(scope, right, k)
+        out = self.named(node.name, (*batch, *m, *n))
+        self.pads[out.name] = product_pads(
+            self.padded(out.axes), self.pads[left.name], self.pads[right.name]
+        )
+        if acc is not None:
+            self.pads[out.name] = {
+                a: FINITE if is_finite(p) and is_finite(self.pads[acc.name].get(a, FINITE)) else ANY
+                for a, p in self.pads[out.name].items()
+            }
+        self.put(scope, Dot(out, left, right, acc, batch, m, n, k, self.dot_precision))
+        return out
+
+    def _operand(self, scope: Scope, source: Node, points: Points, sign: float) -> Value:
+        """One side of a product in the operands' type; a table may carry the product's sign."""
+        if sign < 0 and self._is_table(source):
+            made: Made = self._signed_table(scope, source, points)
+        else:
+            made = self.value(scope, source, points)
+        return self.cast(scope, self.tile(scope, made), self.operand_type)
+
+    def _signed_table(self, scope: Scope, node: Node, points: Points) -> Value:
+        home = self._home(scope, node)
+        points = {axis: point for axis, point in points.items() if axis in node.axes}
+        found = (f"-{node.name}", tuple(sorted(points.items())))
+        if found not in home.values:
+            home.values[found] = self._wave(home, node, points, -1.0)
+        return self.tile(scope, home.values[found])
+
+    def _finite(self, scope: Scope, made: Value, k: tuple[str, ...]) -> Value:
+        """A product's other side must be finite where one side is 0."""
+        pads = self.pads[made.name]
+        if all(is_finite(pads.get(axis, FINITE)) for axis in self.padded(k)):
+            return made
+        return self._clean(scope, made, k, 0.0)
+
+    # --- stores -------------------------------------------------------------------------------
+
+    def _store(self, scope: Scope, store: Store_) -> None:
+        node = self.graph.node(store.node)
+        for points in self.instances(node.axes):
+            at = {axis: affine(point) for axis, point in points.items()}
+            made = self.tile(scope, self.value(scope, node, points))
+            made = self._spread(scope, made, self.dims(node.axes))
+            index = tuple(form.substitute(at) for form in store.index)
+            tensor = self.tensors[store.tensor]
+            guards = self.guards(index, tensor.shape, made.axes)
+            made = self.cast(scope, made, tensor.type)
+            self.put(scope, Store(store.tensor, index, made, guards))
+
+    # --- small parts --------------------------------------------------------------------------
+
+    def put(self, scope: Scope, statement: Statement) -> None:
+        """Add a statement."""
+        scope.statements.append(statement)
+
+    def dims(self, axes: Iterable[str]) -> tuple[str, ...]:
+        """Those of `axes` that a tile has a dimension for, in the graph's order."""
+        wanted = set(axes)
+        return tuple(a for a in self.axes if a in wanted and self.axes[a].tile > 1)
+
+    def padded(self, axes: Iterable[str]) -> tuple[str, ...]:
+        """Those of `axes` on which some lane lies past the extent."""
+        return tuple(a for a in axes if self.axes[a].tile > 1 and self.axes[a].padded)
+
+    def instances(self, axes: Iterable[str]) -> list[dict[str, int]]:
+        """Every choice of a point for each unrolled axis among `axes`."""
+        unrolled = [axis for axis in axes if self.axes[axis].unroll]
+        ranges = [[(axis, i) for i in range(self.graph.extent(axis))] for axis in unrolled]
+        return [dict(choice) for choice in itertools.product(*ranges)]
+
+    def fresh(self, name: str) -> str:
+        """A variable's name that nothing else in the kernel has."""
+        plain = name.replace(".", "_")
+        self.taken[plain] = self.taken.get(plain, 0) + 1
+        count = self.taken[plain]
+        return plain if count == 1 else self.fresh(f"{plain}_{count}")
+
+    def named(self, name: str, axes: tuple[str, ...], type_: str = "fp32") -> Value:
+        """A new value, its padding unknown."""
+        out = Value(self.fresh(name), axes, type_)
+        self.pads[out.name] = dict.fromkeys(self.padded(axes), ANY)
+        return out
+
+    def tile(self, scope: Scope, made: Made) -> Value:
+        """`made` as a tile: a number becomes one without dimensions."""
+        if isinstance(made, Value):
+            return made
+        out = self.named("number", ())
+        self.put(scope, Form(out, Affine((), 0)) if made == 0 else Map(out, "identity", (made,)))
+        return out
+
+    def number(self, scope: Scope, made: Value) -> Value:
+        """`made` as fp32, in which everything but products is worked out."""
+        return self.cast(scope, made, "fp32")
+
+    def cast(self, scope: Scope, made: Value, type_: str) -> Value:
+        """`made` in another type; asked again, the same cast."""
+        if made.type == type_:
+            return made
+        home = next((s for s in _chain(scope) if _defines(s, made)), scope)
+        found = (id(home), made.name, type_)
+        if found not in self.casts:
+            out = self.named(f"{made.name}_{type_}", made.axes, type_)
+            self.pads[out.name] = self.pads[made.name]
+            self.put(home, Cast(out, made))
+            self.casts[found] = out
+        return self.casts[found]
+
+    def _spread(self, scope: Scope, made: Value, axes: tuple[str, ...]) -> Value:
+        """`made` with all dimensions of `axes`, those that it lacks repeated."""
+        if set(made.axes) >= set(axes):
+            return made
+        order = self.dims({*made.axes, *axes})
+        out = self.named(made.name, order, made.type)
+        pads: dict[str, Pad] = dict.fromkeys(self.padded(order), FINITE)
+        self.pads[out.name] = {**pads, **self.pads[made.name]}
+        self.put(scope, Map(out, "spread", (made,)))
+        return out
+
+    def lane_guard(self, axis: str) -> Affine:
+        """A form that is negative on padded lanes of `axis`."""
+        return affine(self.graph.extent(axis) - 1) - axis
+
+    def bounds_guards(self, index: Sequence[Affine], shape: Sequence[int]) -> list[Affine]:
+        """Forms that are negative where a coordinate leaves its dimension."""
+        guards = []
+        for form, size in zip(index, shape, strict=True):
+            guards += [form, affine(size - 1) - form]
+        return guards
+
+    def guards(
+        self, index: Sequence[Affine], shape: Sequence[int], axes: Iterable[str]
+    ) -> tuple[Affine, ...]:
+        """All guards of an access that can fail."""
+        lanes = [self.lane_guard(axis) for axis in index_axes(index) if self.axes[axis].padded]
+        checks = [*self.bounds_guards(index, shape), *lanes]
+        return tuple(dict.fromkeys(g for g in checks if self._lowest(g) < 0))
+
+    def _lowest(self, form: Affine) -> int:
+        """The least value of a form over all coordinates, padded ones included."""
+        extents = {
+            axis: self.graph.extent(axis)
+            if (p := self.axes[axis]).unroll
+            else p.tile * p.loop * p.grid
+            for axis in form.symbols()
+        }
+        return form.bounds(extents)[0]
+
+
+@dataclass(frozen=True)
+class Store_:
+    """A value to be put in memory: the node, the tensor, and where each point goes."""
+
+    node: str
+    tensor: str
+    index: tuple[Affine, ...]
+
+    @classmethod
+    def of_output(cls, output: Output) -> Store_:
+        """The store of a graph's output."""
+        return cls(output.node, output.name, output.index)
+
+
+def key(node: Node, points: Points) -> Key:
+    """The name of one instance of a node's value."""
+    return node.name, tuple(sorted(points.items()))
+
+
+def index_axes(index: Iterable[Affine]) -> tuple[str, ...]:
+    """Axes that appear in forms, each once."""
+    return tuple(dict.fromkeys(axis for form in index for axis in form.symbols()))
+
+
+def _chain(scope: Scope) -> Iterable[Scope]:
+    at: Scope | None = scope
+    while at is not None:
+        yield at
+        at = at.parent
+
+
+def _defines(scope: Scope, value: Value) -> bool:
+    return any(getattr(s, "out", None) == value for s in scope.statements)
+
+
+def _accumulates(statements: Sequence[Statement], acc: Value) -> bool:
+    return any(isinstance(s, Dot) and s.acc == acc for s in statements) or any(
+        isinstance(s, Map) and acc in s.args for s in statements
+    )
+
+
+def _inside(node: Node, axis: str) -> Node:
+    return replace(node, name=f"{node.name}@{axis}")
+
+
+def _needing_loops(kernel: Kernel, body: Scope, nodes: Sequence[Node]) -> list[Node]:
+    return [n for n in nodes if len(kernel.nest.inner(n)) > len(body.loops)]
