@@ -294,7 +294,7 @@ class _Text:
         if not bound.form.symbols():
             count = bound.form.constant // bound.step + bound.plus
             return str(max(0, min(steps, count)))
-        form = self.form(bound.form, ())
+        form = self.first(bound.form)
         count = f"tl.where({form} < 0, 0, ({form}) // {bound.step} + {bound.plus})"
         return f"tl.minimum({count}, {steps})"
 
@@ -429,6 +429,11 @@ class _Text:
             return scalar or lanes
         return f"({scalar}) + ({lanes})"
 
+    def first(self, form: Affine) -> str:
+        """A form at the first lane of every axis."""
+        terms = [(c, base) for axis, c in form.terms if (base := self.coordinate(axis)[0])]
+        return _sum([*terms, *([(form.constant, "")] if form.constant else [])]) or "0"
+
     def parts(self, form: Affine, axes: tuple[str, ...]) -> tuple[str, str]:
         """The program's part of a form and the lanes' part."""
         scalar: list[tuple[int, str]] = []
@@ -439,9 +444,7 @@ class _Text:
                 scalar.append((coefficient, base))
             if lane:
                 lanes.append((coefficient, lane + _expand((axis,), axes)))
-        if form.constant:
-            scalar.append((form.constant, ""))
-        return _sum(scalar), _sum(lanes)
+        return self.first(form) if scalar or form.constant else "", _sum(lanes)
 
     def address(
         self,

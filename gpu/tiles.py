@@ -457,6 +457,9 @@ class Kernel:
         fused = self._added_product(scope, node, points)
         if fused is not None:
             return fused
+        for name in node.args:
+            self._argument(scope, name, points)
+        # asked again, since working out a later one may have masked an earlier one's padding
         args = [self._argument(scope, name, points) for name in node.args]
         if node.fn == "where" and isinstance(args[0], float):
             return args[1] if args[0] != 0 else args[2]

@@ -1,0 +1,353 @@
+"""A sensible GpuSchedule for any graph, without a search.
+
+Kernels: a value that is read by anything but name (shifted, strided) is made by an earlier kernel;
+so is what a recurrence reads and does not carry, where it holds a product (an LSTM's projection of
+its inputs leaves the time loop); so is a product whose result is summed up again over an axis too
+long for a tile. Axes: what every output has and nothing sums over becomes the grid; recurrences
+and long sums become loops; the rest lies in the tile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dataflow.index import affine
+from dataflow.nodes import Graph, Node, live, recurrences
+from dataflow.ops import contracted
+from gpu.axes import power_of_two, product_sides
+from gpu.schedule import GpuSchedule
+
+PRODUCT_ROWS = 128
+"""Rows and columns of a product's tile: two warp groups of 64 rows fill a Hopper tensor core."""
+PRODUCT_DEPTH = 64
+"""Depth of a step of a long product: 128 bytes a row in 16-bit types, one swizzle atom."""
+WHOLE_SUM = 256
+"""Longest summed axis of a product that lies whole in the tile."""
+WHOLE_ROW = 32768
+"""Longest row of a kernel without products that lies whole in the tile."""
+ROW_ELEMENTS = 4096
+"""Elements that a program of a kernel without products works on at once."""
+LONGEST_BETWEEN = 1024
+"""Longest axis over which one product of a kernel feeds the next."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a default needs to know of a card: its name, cores, and whether programs may wait."""
+
+    name: str
+    cores: int
+    cooperative: bool = True
+
+
+CARDS = {
+    "h200": Card("h200", 132),  # NVIDIA H200 SXM: 132 cores (SM), as the device reports
+    "a100": Card("a100", 108),  # NVIDIA A100: 108 cores
+    "interpreter": Card("interpreter", 2, cooperative=False),
+}
+
+
+def default_schedule(graph: Graph, precision: str = "bf16", card: str = "h200") -> GpuSchedule:
+    """Return a schedule for `graph` on `card` (a key of CARDS), with tensors of `precision`."""
+    graph = live(graph)
+    made = CARDS[card]
+    outputs = [output.name for output in graph.outputs]
+    kernels = []
+    memory = {node.name for node in graph.inputs}
+    for makes in [*_cuts(graph), outputs]:
+        kernels.append(_kernel(graph, makes, memory, made))
+        memory.update(makes)
+    return GpuSchedule.model_validate({"precision": precision, "kernels": kernels})
+
+
+# --- where to cut ------------------------------------------------------------------------------
+
+
+def _cuts(graph: Graph) -> list[list[str]]:
+    """Groups of nodes that kernels before the last one make, in order."""
+    cut = {name for node in graph.nodes for name in _must_be_made(graph, node)}
+    groups: list[list[str]] = []
+    level: dict[str, int] = {}
+    for node in graph.nodes:
+        below = max((level.get(name, 0) for name in node.sources), default=0)
+        level[node.name] = below + (1 if node.name in cut else 0)
+        if node.name in cut:
+            while len(groups) < level[node.name]:
+                groups.append([])
+            groups[level[node.name] - 1].append(node.name)
+    return [group for same in groups for group in _alike(graph, same)]
+
+
+def _alike(graph: Graph, names: list[str]) -> list[list[str]]:
+    """Values over the same axes are siblings and share a kernel."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        found.setdefault(graph.node(name).axes, []).append(name)
+    return list(found.values())
+
+
+def _must_be_made(graph: Graph, node: Node) -> list[str]:
+    made = []
+    if node.op == "read" and not _by_name(graph, node):
+        source = graph.node(node.args[0])
+        while source.op in ("read", "earlier"):
+            source = graph.node(source.args[0])
+        if source.op not in ("input", "const"):
+            made.append(source.name)
+    carried = {member.name for group in recurrences(graph) for member in group}
+    if node.name in carried:
+        made += [
+            name
+            for name in node.sources
+            if name not in carried and _holds_product(graph, name) and _loops(graph, node, name)
+        ]
+    if node.op == "einsum":
+        made += [
+            name
+            for name in node.args
+            if _holds_product(graph, name)
+            and any(graph.extent(axis) > LONGEST_BETWEEN for axis in _between(graph, node, name))
+        ]
+    return made
+
+
+def _by_name(graph: Graph, node: Node) -> bool:
+    source = graph.node(node.args[0])
+    ends = zip(source.axes, node.index, strict=True)
+    return all(
+        len(form.symbols()) == 1
+        and form == affine(form.symbols()[0])
+        and graph.extent(form.symbols()[0]) == graph.extent(axis)
+        for axis, form in ends
+    )
+
+
+def _between(graph: Graph, node: Node, name: str) -> list[str]:
+    axes = graph.node(name).axes
+    return [axis for axis in contracted(node, graph) if axis in axes]
+
+
+def _loops(graph: Graph, node: Node, name: str) -> bool:
+    """Whether the value changes along the axis of the recurrence."""
+    axes = {member.axis for group in recurrences(graph) if node in group for member in group}
+    return bool(axes & set(graph.node(name).axes))
+
+
+def _holds_product(graph: Graph, name: str) -> bool:
+    """Whether working the value out takes a product of matrices, up to the next recurrence."""
+    carried = {member.name for group in recurrences(graph) for member in group}
+    waiting, seen = [name], set()
+    while waiting:
+        node = graph.node(waiting.pop())
+        if node.name in seen or node.name in carried:
+            continue
+        seen.add(node.name)
+        if node.op == "einsum" and len(contracted(node, graph)):
+            return True
+        waiting.extend(node.sources)
+    return False
+
+
+# --- one kernel --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What one kernel works out: its nodes, and the axes of what it stores."""
+
+    graph: Graph
+    nodes: tuple[Node, ...]
+    stored: tuple[tuple[str, ...], ...]
+
+    @property
+    def products(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if product_sides(self.graph, node) is not None)
+
+
+def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dict:
+    work = _work(graph, makes, memory)
+    recurrent = _recurrent(work)
+    exchanged = _exchanged(work) if card.cooperative else {}
+    free = [a for a in _free_axes(work) if a not in recurrent and a not in exchanged]
+    if exchanged:
+        return {"makes": _makes(graph, makes), **_persistent(work, recurrent, exchanged, card)}
+    tile = _tiles(work, free)
+    loop = dict.fromkeys(recurrent, 1)
+    loop.update(_long_sums(work, free, recurrent))
+    hoisted = [axis for axis in free if _hoists(work, axis)]
+    grid = sorted(free, key=lambda axis: (tile.get(axis, 1) == 1, -graph.extent(axis)))
+    plan = {
+        "makes": _makes(graph, makes),
+        "tile": {a: t for a, t in {**tile, **loop}.items() if t > 1},
+        "grid": grid,
+        "loop": [*hoisted, *loop],
+        "chunk": {axis: _chunk(work, axis, tile, grid, card) for axis in hoisted},
+    }
+    return {**plan, **_resources(work, tile, loop)}
+
+
+def _makes(graph: Graph, makes: Iterable[str]) -> list[str]:
+    return list(makes)
+
+
+def _work(graph: Graph, makes: list[str], memory: set[str]) -> _Work:
+    outputs = {output.name: output.node for output in graph.outputs}
+    wanted = [outputs.get(name, name) for name in makes]
+    waiting, seen = list(wanted), set()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            if name not in memory:
+                waiting.extend(graph.node(name).sources)
+    nodes = tuple(n for n in graph.nodes if n.name in seen and n.name not in memory)
+    return _Work(graph, nodes, tuple(graph.node(name).axes for name in wanted))
+
+
+def _recurrent(work: _Work) -> list[str]:
+    found = {node.axis for node in work.nodes if node.op == "earlier"}
+    return [axis for axis in work.graph.axes if axis in found]
+
+
+def _free_axes(work: _Work) -> list[str]:
+    """Axes that every stored value has and that nothing sums over or renames."""
+    lost = {axis for node in work.nodes for axis in contracted(node, work.graph)}
+    lost |= {node.axis for node in work.nodes if node.op in ("earlier", "last")}
+    made = {node.name for node in work.nodes}
+    for node in work.nodes:
+        if node.op == "read" and node.args[0] in made:
+            source = work.graph.node(node.args[0])
+            for axis, form in zip(source.axes, node.index, strict=True):
+                if form != affine(axis):
+                    lost |= {axis, *form.symbols()}
+    shared = set.intersection(*(set(axes) for axes in work.stored))
+    return [axis for axis in work.graph.axes if axis in shared and axis not in lost]
+
+
+def _exchanged(work: _Work) -> dict[str, str]:
+    """Axes that a recurrence reads under another name: what each step must hand to all."""
+    found: dict[str, str] = {}
+    for node in work.nodes:
+        if node.op != "read":
+            continue
+        source = work.graph.node(node.args[0])
+        if source.op != "earlier":
+            continue
+        for axis, form in zip(source.axes, node.index, strict=True):
+            if form != affine(axis) and len(form.symbols()) == 1:
+                found[axis] = form.symbols()[0]
+    return found
+
+
+def _persistent(
+    work: _Work, recurrent: list[str], exchanged: Mapping[str, str], card: Card
+) -> dict:
+    """All programs resident, each with its share of the exchanged axis for all steps."""
+    (axis, *_) = exchanged
+    extent = work.graph.extent(axis)
+    tile = min(power_of_two(-(-extent // card.cores)), power_of_two(extent))
+    shared = power_of_two(max(work.graph.extent(other) for other in exchanged.values()))
+    gates = len([node for node in work.nodes if node.op == "einsum"])
+    warps = 4 if gates * tile * shared <= 2**14 else 8
+    return {"tile": {axis: tile}, "grid": [axis], "loop": recurrent, "warps": warps, "stages": 1}
+
+
+def _tiles(work: _Work, free: list[str]) -> dict[str, int]:
+    """Tiles of grid axes: rows and columns of products, or elements of rows."""
+    if not work.products:
+        return _row_tiles(work, free)
+    tile: dict[str, int] = {}
+    for node in work.products:
+        sides = product_sides(work.graph, node)
+        assert sides is not None
+        for side in sides[1:3]:
+            lanes = math.prod(
+                tile.get(a, 1) if a in free else power_of_two(work.graph.extent(a)) for a in side
+            )
+            spare = [axis for axis in side if axis in free]
+            if lanes < PRODUCT_ROWS // 2 and spare:
+                axis = max(spare, key=work.graph.extent)
+                wanted = PRODUCT_ROWS if lanes == 1 else PRODUCT_ROWS // 2 // lanes
+                tile[axis] = min(wanted, power_of_two(work.graph.extent(axis)))
+    return _wide_enough(work, tile)
+
+
+def _wide_enough(work: _Work, tile: dict[str, int]) -> dict[str, int]:
+    """Sides of a product have at least 16 lanes."""
+    for node in work.products:
+        for side in (product_sides(work.graph, node) or ())[1:3]:
+            tiled = [axis for axis in side if axis in tile]
+            if tiled and math.prod(tile[axis] for axis in tiled) < 16:
+                tile[tiled[0]] = 16
+    return tile
+
+
+def _row_tiles(work: _Work, free: list[str]) -> dict[str, int]:
+    graph = work.graph
+    inside = {axis for node in work.nodes for axis in node.axes} - set(free)
+    lanes = math.prod(min(power_of_two(graph.extent(axis)), WHOLE_ROW) for axis in inside)
+    tile: dict[str, int] = {}
+    for axis in reversed(free):
+        spare = ROW_ELEMENTS // 4 // max(1, lanes)
+        if spare < 2:
+            break
+        tile[axis] = min(spare, power_of_two(graph.extent(axis)))
+        lanes *= tile[axis]
+    return tile
+
+
+def _long_sums(work: _Work, free: list[str], recurrent: list[str]) -> dict[str, int]:
+    """Axes that are summed over step by step, and the points of a step."""
+    graph = work.graph
+    deep = {axis for node in work.products for axis in (product_sides(graph, node) or ((),) * 4)[3]}
+    loop: dict[str, int] = {}
+    for axis in graph.axes:
+        used = any(axis in node.axes for node in work.nodes)
+        summed = any(axis in contracted(node, graph) for node in work.nodes)
+        if axis in free or axis in recurrent or not (used or summed):
+            continue
+        extent = graph.extent(axis)
+        if axis in deep and extent > WHOLE_SUM and not _fed_by_product(work, axis):
+            loop[axis] = PRODUCT_DEPTH
+        elif axis not in deep and extent > (WHOLE_SUM if work.products else WHOLE_ROW):
+            loop[axis] = min(ROW_ELEMENTS, power_of_two(extent))
+    return loop
+
+
+def _fed_by_product(work: _Work, axis: str) -> bool:
+    products = {node.name for node in work.products}
+    return any(node.name in products and axis in node.axes for node in work.nodes)
+
+
+def _hoists(work: _Work, axis: str) -> bool:
+    """Whether some product of computed values does not change along `axis`."""
+    moving = [node for node in work.products if axis in node.axes]
+    return bool(moving) and any(axis not in node.axes for node in work.products)
+
+
+def _chunk(work: _Work, axis: str, tile: Mapping[str, int], grid: Iterable[str], card: Card) -> int:
+    """Tiles of `axis` that one program walks, so that some two programs a core are left."""
+    tiles = -(-work.graph.extent(axis) // tile.get(axis, 1))
+    others = math.prod(-(-work.graph.extent(a) // tile.get(a, 1)) for a in grid if a != axis)
+    wanted = max(1, -(-2 * card.cores // others))
+    return max(1, tiles // wanted)
+
+
+def _resources(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int]) -> dict:
+    if not work.products:
+        graph = work.graph
+        axes = {axis for node in work.nodes for axis in node.axes}
+        lanes = math.prod(
+            tile[a] if a in tile else min(loop.get(a, graph.extent(a)), graph.extent(a))
+            for a in axes
+            if a in tile
+            or a in loop
+            or not any(a in stored for stored in work.stored)
+            or a not in _free_axes(work)
+        )
+        warps = 4 if lanes <= 4096 else 8 if lanes <= 16384 else 16
+        return {"warps": warps, "stages": 2}
+    rows = max(tile.values(), default=1)
+    return {"warps": 8 if rows >= PRODUCT_ROWS else 4, "stages": 3}
