@@ -97,7 +97,7 @@ def _must_be_made(graph: Graph, node: Node) -> list[str]:
         if source.op not in ("input", "const"):
             made.append(source.name)
     carried = {member.name for group in recurrences(graph) for member in group}
-    if node.name in carried:
+    if node.name in _cells(graph):
         made += [
             name
             for name in node.sources
@@ -111,6 +111,17 @@ def _must_be_made(graph: Graph, node: Node) -> list[str]:
             and any(graph.extent(axis) > LONGEST_BETWEEN for axis in _between(graph, node, name))
         ]
     return made
+
+
+def _cells(graph: Graph) -> set[str]:
+    """Nodes of recurrences that take a product at every step, as recurrent cells do."""
+    cells = [g for g in recurrences(graph) if any(product_or_row(graph, node) for node in g)]
+    return {member.name for group in cells for member in group}
+
+
+def product_or_row(graph: Graph, node: Node) -> bool:
+    """Whether `node` sums products over some axis."""
+    return node.op == "einsum" and bool(contracted(node, graph))
 
 
 def _by_name(graph: Graph, node: Node) -> bool:
@@ -144,7 +155,7 @@ def _holds_product(graph: Graph, name: str) -> bool:
         if node.name in seen or node.name in carried:
             continue
         seen.add(node.name)
-        if node.op == "einsum" and len(contracted(node, graph)):
+        if product_or_row(graph, node):
             return True
         waiting.extend(node.sources)
     return False

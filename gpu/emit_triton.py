@@ -105,10 +105,14 @@ class Argument:
     view_shape: tuple[int, ...] = ()
 
 
-def source(plan: Plan) -> str:
-    """Return the text of a module that holds all kernels of `plan`."""
+def source(plan: Plan, interpreted: bool = False) -> str:
+    """Return the text of a module that holds all kernels of `plan`.
+
+    interpreted: for Triton's interpreter, whose products multiply the bit patterns of bf16 numbers
+    (3.6 to 3.9); their operands are widened to fp32 first, in which bf16 products are exact.
+    """
     parts = [HEAD.format(name=plan.name, precision=plan.precision)]
-    parts += [_Text(plan, kernel).function() for kernel in plan.kernels]
+    parts += [_Text(plan, kernel, interpreted).function() for kernel in plan.kernels]
     return "\n\n".join(parts)
 
 
@@ -125,7 +129,8 @@ def pointer(tensor: str) -> str:
 class _Text:
     """The lines of one kernel."""
 
-    def __init__(self, plan: Plan, kernel: Kernel):
+    def __init__(self, plan: Plan, kernel: Kernel, interpreted: bool):
+        self.interpreted = interpreted
         self.tensors: Mapping[str, Tensor] = plan.tensors
         self.kernel = kernel
         self.axes = kernel.axes
@@ -345,6 +350,8 @@ class _Text:
     def _dot(self, dot: Dot) -> None:
         left = self._matrix(dot.left, (dot.batch, dot.m, dot.k))
         right = self._matrix(dot.right, (dot.batch, dot.k, dot.n))
+        if self.interpreted and dot.left.type == "bf16":
+            left, right = f"{left}.to(tl.float32)", f"{right}.to(tl.float32)"
         acc = ""
         if dot.acc is not None:
             acc = f", {self._matrix(dot.acc, (dot.batch, dot.m, dot.n))}"

@@ -181,7 +181,7 @@ class Kernel:
     def _last(self, scope: Scope, body: Scope, source: Node, points: Points) -> Made:
         """What `source` holds at the loop's last step."""
         made = self.value(body, source, points)
-        if isinstance(made, float) or not self._in(body, source):
+        if not isinstance(made, Value) or not self._in(body, source):
             return made
         name = key(source, points)
         if name not in body.carried:
@@ -340,7 +340,7 @@ class Kernel:
             raise self._unreadable(node, "one axis twice")
         back = {new: old for old, new in names.items()}
         made = self.value(scope, source, {back[a]: p for a, p in points.items() if a in back})
-        if isinstance(made, float):
+        if not isinstance(made, Value):
             return made
         renamed = Value(made.name, tuple(names[axis] for axis in made.axes), made.type)
         if renamed.axes == made.axes:
@@ -439,7 +439,7 @@ class Kernel:
         """The last point of an axis that lies inside the tile."""
         source = self.graph.node(node.args[0])
         made = self.value(scope, source, points)
-        if isinstance(made, float) or node.axis not in made.axes:
+        if not isinstance(made, Value) or node.axis not in made.axes:
             return made
         kept = self.named(f"{node.name}_kept", made.axes)
         end = self.graph.extent(node.axis) - 1
@@ -461,13 +461,13 @@ class Kernel:
             self._argument(scope, name, points)
         # asked again, since working out a later one may have masked an earlier one's padding
         args = [self._argument(scope, name, points) for name in node.args]
-        if node.fn == "where" and isinstance(args[0], float):
+        if node.fn == "where" and not isinstance(args[0], Value):
             return args[1] if args[0] != 0 else args[2]
         if node.fn == "identity":
             return args[0]
-        if all(isinstance(arg, float) for arg in args):
+        if not any(isinstance(arg, Value) for arg in args):
             return float(row(node.fn).numpy(*args))
-        tiles = [arg if isinstance(arg, float) else self.number(scope, arg) for arg in args]
+        tiles = [arg if not isinstance(arg, Value) else self.number(scope, arg) for arg in args]
         return self._mapped(scope, node.name, node.fn, tiles)
 
     def _mapped(self, scope: Scope, name: str, fn: str, args: Sequence[Operand]) -> Value:
@@ -498,7 +498,7 @@ class Kernel:
             if self._home(scope, product) is not self._home(scope, node) or other is product:
                 continue
             base = self.value(scope, other, points)
-            if isinstance(base, float) or set(base.axes) != set(self.dims(product.axes)):
+            if not isinstance(base, Value) or set(base.axes) != set(self.dims(product.axes)):
                 continue
             sign = -1.0 if node.fn == "sub" else 1.0
             return self._einsum(scope, product, points, self.number(scope, base), sign)
@@ -613,10 +613,10 @@ class Kernel:
         made: Made = 1.0 if sign > 0 else -1.0
         for name in node.args:
             arg = self._argument(scope, name, points)
-            arg = arg if isinstance(arg, float) else self.number(scope, arg)
+            arg = arg if not isinstance(arg, Value) else self.number(scope, arg)
             if made == 1.0:
                 made = arg
-            elif isinstance(made, float) and isinstance(arg, float):
+            elif not isinstance(made, Value) and not isinstance(arg, Value):
                 made = made * arg
             else:
                 made = self._mapped(scope, f"{node.name}_term", "mul", (made, arg))

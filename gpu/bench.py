@@ -1,0 +1,266 @@
+"""Times our kernels beside the best library calls, in one run on one GPU.
+
+Every call is timed by events, the L2 cache flushed before each, on inputs of unit variance; the
+figure is the median of many. The physical bound of a case is the larger of its operations at the
+matrix rate and of its least bytes at the copy bandwidth, both measured in the same run.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from dataflow.errors import FaultsError
+from dataflow.request import Request, read_settings, request
+from gpu.default_schedule import default_schedule
+from gpu.peers import Peer, flops, peers
+from gpu.run import Compiled, compile, device_name, torch_type, versions
+from gpu.schedule import GpuSchedule
+from gpu.tune import tuned_schedule
+
+FLUSH_BYTES = 256 * 2**20  # several times the L2 cache of any card of today
+LEAST_RUNS, MOST_RUNS, BUDGET_MS = 11, 101, 300.0
+
+
+class BenchError(FaultsError):
+    """A file of cases that cannot be read; each fault has its line."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a file of cases: a kernel at its settings and a precision."""
+
+    case: str
+    kernel: str
+    settings: str
+    precision: str
+    rewrite: str = ""
+
+    def request(self) -> Request:
+        """The graph and what it was made from."""
+        rewrites = [name for name in self.rewrite.split(" ") if name]
+        return request(self.kernel, read_settings([self.settings]), rewrites)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median and spread (10th to 90th of a hundred runs) of one call, in milliseconds."""
+
+    milliseconds: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the card reached in this run: copy (read and written bytes) and bf16 products."""
+
+    copy_bytes_per_s: float
+    matrix_flops_per_s: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One call of one case, as it stands in the file of results. ratio: peer's time over ours."""
+
+    case: str
+    call: str
+    precision: str
+    milliseconds: float
+    low: float
+    high: float
+    tflops: float
+    gb_per_s: float
+    of_bound: float
+    ratio: float
+
+
+def read_cases(path: Path) -> list[Case]:
+    """Read a CSV file with columns case, kernel, settings, precision and perhaps rewrite.
+
+    Raises BenchError with the line of what is missing.
+    """
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        needed = ("case", "kernel", "settings", "precision")
+        missing = [name for name in needed if name not in (reader.fieldnames or ())]
+        if missing:
+            raise BenchError(
+                f"{path}:1: columns must include {', '.join(needed)}, "
+                f"got none called {', '.join(missing)}"
+            )
+        return [
+            Case(r["case"], r["kernel"], r["settings"], r["precision"], r.get("rewrite") or "")
+            for r in reader
+        ]
+
+
+def ceilings() -> Ceilings:
+    """Measure the copy bandwidth and the rate of bf16 products of this card, now."""
+    import torch
+
+    source = torch.randn(2**30, device="cuda", dtype=torch.float32)
+    target = torch.empty_like(source)
+    copied = time(lambda: target.copy_(source)).milliseconds
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    product = time(lambda: a @ b).milliseconds
+    moved = 2 * source.numel() * source.element_size()
+    return Ceilings(moved / copied * 1e3, 2 * 8192**3 / product * 1e3)
+
+
+def time(call: Callable[[], Any]) -> Timing:
+    """Return the median time of `call` on the GPU, the L2 cache flushed before each run."""
+    import torch
+
+    flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    first = _once(call, flush)
+    runs = int(min(MOST_RUNS, max(LEAST_RUNS, BUDGET_MS / max(first, 1e-3))))
+    times = sorted(_many(call, flush, runs))
+    tenth = len(times) // 10
+    return Timing(statistics.median(times), times[tenth], times[-1 - tenth])
+
+
+def _once(call: Callable[[], Any], flush: Any) -> float:
+    return _many(call, flush, 1)[0]
+
+
+def _many(call: Callable[[], Any], flush: Any, runs: int) -> list[float]:
+    import torch
+
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
+    for start, end in events:
+        flush.zero_()
+        start.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in events]
+
+
+def bench(
+    cases: Iterable[Case],
+    limits: Ceilings,
+    schedule: Callable[[Request, str], GpuSchedule] | None = None,
+    compare: bool = True,
+) -> Iterator[Row]:
+    """Yield the rows of every case: ours first, then its peers (the best one's ratio is > ours).
+
+    schedule: of a request at a precision; by default the tuned one, or the default one.
+    """
+    import torch
+
+    choose = schedule or chosen_schedule
+    for case in cases:
+        made = case.request()
+        inputs = _inputs(made, case.precision)
+        compiled = compile(made.graph, choose(made, case.precision), case.precision)
+        ordered = [inputs[tensor.name] for tensor in compiled.plan.inputs]
+        ours = time(lambda c=compiled, i=ordered: c.launch(i))
+        bound = _bound_s(made, compiled, limits)
+        yield _row(case, "tileloom", ours, ours, made, compiled, bound)
+        for peer in peers(made) if compare else ():
+            given = {n: _as(t, peer) for n, t in inputs.items()}
+            try:
+                theirs = time(lambda p=peer, g=given: p.call(g))
+            except RuntimeError:
+                continue  # the library does not take this case, which the row's absence says
+            yield _row(case, peer.name, theirs, ours, made, compiled, bound)
+        torch.cuda.empty_cache()
+
+
+def chosen_schedule(made: Request, precision: str) -> GpuSchedule:
+    """The schedule that a search has found for this card, or the default one."""
+    return tuned_schedule(made.graph, precision) or default_schedule(made.graph, precision)
+
+
+def write_rows(path: Path, rows: Iterable[Row], limits: Ceilings) -> None:
+    """Write results with the date, the card, the versions and the ceilings of the run."""
+    found = {**versions(), "device": device_name("gpu")}
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    names = [field.name for field in fields(Row)]
+    with path.open("w", newline="") as file:
+        about = ", ".join(f"{name} {value}" for name, value in sorted(found.items()))
+        file.write(f"# {today}, {about}\n")
+        file.write(
+            f"# measured in this run: copy {limits.copy_bytes_per_s / 1e12:.2f} TB/s, "
+            f"bf16 products {limits.matrix_flops_per_s / 1e12:.0f} TFLOP/s\n"
+        )
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        for row in rows:
+            writer.writerow([_cell(getattr(row, name)) for name in names])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.5g}"
+    return value
+
+
+def _inputs(made: Request, precision: str) -> dict[str, Any]:
+    import torch
+
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    type_ = torch_type({"tf32": "fp32", "fp8": "fp8e4m3"}.get(precision, precision))
+    found = {}
+    for node in made.graph.inputs:
+        shape = made.graph.shape(node.axes)
+        values = torch.randn(shape, device="cuda", generator=generator)
+        found[node.name] = (values * _weight(made, node.name)).to(type_)
+    return found
+
+
+def _weight(made: Request, name: str) -> float:
+    """Weights of a recurrent cell are scaled as PyTorch draws them, so that gates do not clip."""
+    if made.kernel in ("lstm", "gru") and name in ("w", "u", "b", "b_u"):
+        return 1 / math.sqrt(3 * made.sizes["h"])
+    return 1.0
+
+
+def _as(tensor: Any, peer: Peer) -> Any:
+    return tensor.to(torch_type(peer.type)) if peer.type else tensor
+
+
+def least_bytes(compiled: Compiled) -> int:
+    """Bytes of all inputs and outputs, each moved once."""
+    tensors = [*compiled.plan.inputs, *compiled.plan.outputs]
+    return sum(math.prod(t.shape) * torch_type(t.type).itemsize for t in tensors)
+
+
+def _bound_s(made: Request, compiled: Compiled, limits: Ceilings) -> float:
+    moving = least_bytes(compiled) / limits.copy_bytes_per_s
+    return max(moving, flops(made) / limits.matrix_flops_per_s)
+
+
+def _row(
+    case: Case,
+    call: str,
+    timing: Timing,
+    ours: Timing,
+    made: Request,
+    compiled: Compiled,
+    bound: float,
+) -> Row:
+    seconds = timing.milliseconds / 1e3
+    rate = flops(made) / seconds / 1e12
+    return Row(
+        case.case,
+        call,
+        case.precision,
+        timing.milliseconds,
+        timing.low,
+        timing.high,
+        rate if rate else math.nan,
+        least_bytes(compiled) / seconds / 1e9,
+        bound / seconds,
+        timing.milliseconds / ours.milliseconds,
+    )

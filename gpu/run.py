@@ -1,0 +1,298 @@
+"""Runs a Plan: on a GPU, or in Triton's interpreter on the CPU. Which one is always said.
+
+    run(graph, inputs, where="gpu")       NumPy in, NumPy out, with what ran where
+    compiled = compile(graph)             a callable on torch tensors that live on the GPU
+
+Nothing falls back: where the GPU or Triton is missing, the error says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dataflow.errors import did_you_mean
+from dataflow.nodes import Graph, live
+from dataflow.reference import check_inputs, constant
+from gpu.default_schedule import default_schedule
+from gpu.emit_triton import arguments, source
+from gpu.lower import lower
+from gpu.module import GpuError, load
+from gpu.plan import Plan, Tensor
+from gpu.schedule import GpuSchedule
+
+PLACES = ("gpu", "interpreter")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outputs by name (float64 arrays of what the GPU's types hold), and what ran where."""
+
+    outputs: Mapping[str, np.ndarray]
+    where: str
+    device: str
+    versions: Mapping[str, str]
+    plan: Plan
+    source: str
+
+
+class Compiled:
+    """A graph as a callable on torch tensors: inputs in the graph's order, or by name.
+
+    Returns one tensor, or a tuple where the graph has several outputs. Shapes are those of the
+    graph's axes; inputs are converted to the plan's types. It is a custom operator of torch, so
+    that torch.compile and CUDA graphs take it as it is.
+    """
+
+    def __init__(self, graph: Graph, schedule: GpuSchedule, where: str = "gpu"):
+        _prepare(where)
+        import torch
+
+        self.graph = live(graph)
+        self.schedule = schedule
+        self.where = where
+        self.device = torch.device("cuda" if where == "gpu" else "cpu")
+        self.plan = lower(graph, schedule)
+        self.source = source(self.plan, interpreted=where == "interpreter")
+        self._module = load(self.source)
+        self._fixed = {
+            tensor.name: _const(self.graph, tensor).to(self.device)
+            for tensor in self.plan.tensors.values()
+            if tensor.kind == "const"
+        }
+        self._launches = [
+            (
+                getattr(self._module, kernel.name),
+                kernel,
+                [argument.tensor for argument in arguments(self.plan, kernel)],
+            )
+            for kernel in self.plan.kernels
+        ]
+        self._operator = _operator(self)
+
+    def __call__(self, *tensors: Any, **named: Any) -> Any:
+        """Run on tensors; GpuError where their number, names or shapes do not fit."""
+        given = self._given(tensors, named)
+        outputs = self._operator(given)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def launch(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run all kernels on tensors that fit; outputs start as NaN so that no gap stays unseen."""
+        import torch
+
+        memory = dict(self._fixed)
+        memory.update(zip((t.name for t in self.plan.inputs), inputs, strict=True))
+        for tensor in self.plan.tensors.values():
+            if tensor.name in memory:
+                continue
+            type_ = torch_type(tensor.type)
+            if tensor.kind == "barrier":
+                memory[tensor.name] = torch.zeros(tensor.shape, dtype=type_, device=self.device)
+            else:
+                memory[tensor.name] = torch.empty(tensor.shape, dtype=type_, device=self.device)
+        for tensor in self.plan.outputs:
+            if self.unwritten[tensor.name]:
+                memory[tensor.name].zero_()
+        for function, kernel, names in self._launches:
+            options: dict[str, Any] = {"num_warps": kernel.warps, "num_stages": kernel.stages}
+            if kernel.cooperative:
+                options["launch_cooperative_grid"] = True
+            function[(kernel.programs,)](*(memory[name] for name in names), **options)
+        return [memory[tensor.name] for tensor in self.plan.outputs]
+
+    @property
+    def unwritten(self) -> dict[str, bool]:
+        """Whether an output has points that no store reaches, which hold 0."""
+        found = {}
+        for output, tensor in zip(self.graph.outputs, self.plan.outputs, strict=True):
+            node = self.graph.node(output.node)
+            points = 1
+            for axis in node.axes:
+                points *= self.graph.extent(axis)
+            size = 1
+            for extent in tensor.shape:
+                size *= extent
+            found[tensor.name] = points < size
+        return found
+
+    def _given(self, tensors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        wanted = self.plan.inputs
+        by_name = dict(zip((t.name for t in wanted), tensors, strict=False))
+        faults = []
+        if len(tensors) > len(wanted):
+            faults.append(f"{self.graph.name}: must get {len(wanted)} inputs, got {len(tensors)}")
+        for name in named:
+            if name not in [t.name for t in wanted]:
+                hint = did_you_mean(name, [t.name for t in wanted])
+                faults.append(f"{self.graph.name}: input must be known, got {name!r}; {hint}")
+        by_name.update(named)
+        for tensor in wanted:
+            if tensor.name not in by_name:
+                faults.append(f"{self.graph.name}: input {tensor.name} must be given, got none")
+            elif tuple(by_name[tensor.name].shape) != tensor.shape:
+                shape = tuple(by_name[tensor.name].shape)
+                faults.append(
+                    f"{self.graph.name}: {tensor.name} must have shape {tensor.shape}, got {shape}"
+                )
+        if faults:
+            raise GpuError(faults)
+        return [by_name[t.name].to(self.device, torch_type(t.type)).contiguous() for t in wanted]
+
+
+def compile(
+    graph: Graph,
+    schedule: GpuSchedule | None = None,
+    precision: str = "bf16",
+    where: str = "gpu",
+) -> Compiled:
+    """Return `graph` as a callable on torch tensors.
+
+    schedule: None takes the default one, at `precision`. where: "gpu" or "interpreter" (the same
+    kernels on the CPU, slowly). Raises GpuScheduleError where the schedule does not fit, GpuError
+    where torch, triton or the GPU is missing.
+    """
+    if schedule is None:
+        schedule = default_schedule(graph, precision, "h200" if where == "gpu" else "interpreter")
+    return Compiled(graph, schedule, where)
+
+
+def run(
+    graph: Graph,
+    inputs: Mapping[str, Any],
+    schedule: GpuSchedule | None = None,
+    precision: str = "bf16",
+    where: str = "gpu",
+) -> RunResult:
+    """Run `graph` once on NumPy arrays (or torch tensors) by name.
+
+    Raises InputError where the arrays do not fit, and what `compile` raises.
+    """
+    check_inputs(graph, inputs)
+    compiled = compile(graph, schedule, precision, where)
+    import torch
+
+    tensors = {name: torch.as_tensor(np.asarray(array)) for name, array in inputs.items()}
+    made = compiled(**{t.name: tensors[t.name] for t in compiled.plan.inputs})
+    outputs = made if isinstance(made, tuple) else (made,)
+    arrays = {
+        tensor.node: output.to(torch.float64).cpu().numpy()
+        for tensor, output in zip(compiled.plan.outputs, outputs, strict=True)
+    }
+    return RunResult(arrays, where, device_name(where), versions(), compiled.plan, compiled.source)
+
+
+def rounded_inputs(compiled: Compiled, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return inputs as the plan's types hold them, in float64: what a reference must start from."""
+    import torch
+
+    return {
+        t.name: torch.as_tensor(np.asarray(inputs[t.name]))
+        .to(torch_type(t.type))
+        .to(torch.float64)
+        .numpy()
+        for t in compiled.plan.inputs
+    }
+
+
+def device_name(where: str) -> str:
+    """The card's name, or what stands in for it."""
+    if where != "gpu":
+        return "Triton interpreter on the CPU"
+    import torch
+
+    return torch.cuda.get_device_name(0)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what runs the kernels."""
+    import torch
+    import triton
+
+    found = {"torch": torch.__version__, "triton": triton.__version__}
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def torch_type(type_: str) -> Any:
+    """The torch type of a memory type."""
+    import torch
+
+    return {
+        "fp32": torch.float32,
+        "fp16": torch.float16,
+        "bf16": torch.bfloat16,
+        "fp8e4m3": torch.float8_e4m3fn,
+        "fp8e5m2": torch.float8_e5m2,
+        "int32": torch.int32,
+    }[type_]
+
+
+def _prepare(where: str) -> None:
+    """Have Triton, as an interpreter or as a compiler; the choice holds for the whole process."""
+    if where not in PLACES:
+        raise GpuError(f"where: must be one of {', '.join(PLACES)}, got {where!r}")
+    try:
+        import torch
+    except ImportError as error:
+        raise GpuError("torch: must be installed to run kernels (pip install torch)") from error
+    if where == "interpreter" and "triton.language" not in sys.modules:
+        os.environ["TRITON_INTERPRET"] = "1"
+    try:
+        from triton import knobs
+    except ImportError as error:
+        raise GpuError("triton: must be installed to run kernels (pip install triton)") from error
+    interpreting = bool(knobs.runtime.interpret)
+    if where == "interpreter" and not interpreting:
+        raise GpuError(
+            "TRITON_INTERPRET: must be 1 before triton is loaded to run in the interpreter; "
+            "this process has loaded it as a compiler"
+        )
+    if where == "gpu" and interpreting:
+        raise GpuError("TRITON_INTERPRET: must not be set to run on the GPU")
+    if where == "gpu" and not torch.cuda.is_available():
+        raise GpuError(
+            "gpu: must be a CUDA device that torch sees, got none; "
+            "the interpreter runs the same kernels on the CPU"
+        )
+
+
+def _const(graph: Graph, tensor: Tensor) -> Any:
+    """A const's values, worked out in float64 and rounded once."""
+    import torch
+
+    node = graph.node(tensor.node)
+    points = {
+        axis: np.arange(graph.extent(axis)).reshape([-1 if a == axis else 1 for a in node.axes])
+        for axis in node.axes
+    }
+    values = np.broadcast_to(constant(node, points) * tensor.scale, tensor.shape)
+    return torch.as_tensor(np.ascontiguousarray(values)).to(torch_type(tensor.type))
+
+
+_COUNT = iter(range(10**9))
+
+
+def _operator(compiled: Compiled) -> Any:
+    """Register the launch as a custom operator, its shapes known to torch.compile."""
+    import torch
+
+    def launch(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return compiled.launch(inputs)
+
+    def shapes(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [
+            torch.empty(t.shape, dtype=torch_type(t.type), device=inputs[0].device)
+            for t in compiled.plan.outputs
+        ]
+
+    launch.__annotations__ = {"inputs": list[torch.Tensor], "return": list[torch.Tensor]}
+    name = f"tileloom::{compiled.graph.name.replace('.', '_')}_{next(_COUNT)}"
+    made = torch.library.custom_op(name, launch, mutates_args=())
+    made.register_fake(shapes)
+    return made
