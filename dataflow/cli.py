@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from gpu import cli as gpu_cli
+
 if TYPE_CHECKING:
     from dataflow.check import Check
     from dataflow.mapping_file import Plan
@@ -109,7 +111,7 @@ def _faults() -> tuple[type[Exception], ...]:
     return (FaultsError, SpecError, MappingError, DeadlockError)
 
 
-def _command(name: str) -> Callable[[Command], Command]:
+def _command(name: str, group: typer.Typer = app) -> Callable[[Command], Command]:
     """Register a command; what bad input raises becomes a message and exit code 2."""
 
     def register(function: Command) -> Command:
@@ -128,7 +130,7 @@ def _command(name: str) -> Callable[[Command], Command]:
             except _faults() as error:
                 _leave(str(error), BAD_INPUT)
 
-        app.command(name, cls=SettingsCommand)(run)
+        group.command(name, cls=SettingsCommand)(run)
         return function
 
     return register
@@ -539,6 +541,32 @@ def _case_cycles(case: Any, machine: Machine, engine: str) -> int:
     graph, schedule = case_schedule(case)
     program = map_graph(graph, machine, schedule).program
     return run(program, None, values=False, engine=engine).cycles
+
+
+def _simulated_values(
+    made: Request, hw: str, inputs: Mapping[str, Any]
+) -> tuple[dict[str, Any], int, float]:
+    """The outputs, cycles and seconds of a simulated run on the inputs of a GPU run."""
+    import hwspecs
+    from dataflow.sim import simulate as run
+    from mapping import map_graph
+
+    machine = hwspecs.load(hw)
+    result = run(map_graph(made.graph, machine).program, inputs)
+    return dict(result.outputs), result.cycles, result.cycles / machine.clock_hz
+
+
+gpu_app = typer.Typer(no_args_is_help=True, help="The same kernels on a GPU.")
+for _function in (gpu_cli.check, gpu_cli.bench, gpu_cli.source):
+    _command(_function.__name__, gpu_app)(_function)
+
+
+@gpu_app.callback()
+def _gpu(context: typer.Context) -> None:
+    context.obj = _simulated_values
+
+
+app.add_typer(gpu_app, name="gpu")
 
 
 def main() -> None:

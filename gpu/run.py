@@ -233,6 +233,11 @@ def torch_type(type_: str) -> Any:
     }[type_]
 
 
+def require_gpu() -> None:
+    """Raise GpuError unless kernels can be compiled and run on a GPU here."""
+    _prepare("gpu")
+
+
 def _prepare(where: str) -> None:
     """Have Triton, as an interpreter or as a compiler; the choice holds for the whole process."""
     if where not in PLACES:
@@ -272,7 +277,7 @@ def _const(graph: Graph, tensor: Tensor) -> Any:
         for axis in node.axes
     }
     values = np.broadcast_to(constant(node, points) * tensor.scale, tensor.shape)
-    return torch.as_tensor(np.ascontiguousarray(values)).to(torch_type(tensor.type))
+    return torch.as_tensor(np.array(values)).to(torch_type(tensor.type))
 
 
 _COUNT = iter(range(10**9))
