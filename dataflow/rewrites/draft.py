@@ -75,6 +75,14 @@ class Draft:
         axes = dict.fromkeys(axis for arg in args for axis in self.nodes[arg].axes)
         return self.add(stem, Node("", "map", tuple(axes), args, fn=fn))
 
+    def map_over(self, stem: str, fn: str, axes: Iterable[str], *args: str) -> str:
+        """Add a pointwise operation whose value is over `axes`."""
+        return self.add(stem, Node("", "map", tuple(axes), args, fn=fn))
+
+    def affine(self, stem: str, form: Affine, axes: Iterable[str]) -> str:
+        """Add the number that an affine form of `axes` gives."""
+        return self.add(stem, Node("", "const", tuple(axes), fn="affine", index=(form,)))
+
     def einsum(self, stem: str, axes: Iterable[str], *args: str) -> str:
         """Add a sum of products over all axes of the arguments that are not in `axes`."""
         return self.add(stem, Node("", "einsum", tuple(axes), args))

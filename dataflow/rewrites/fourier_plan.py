@@ -39,11 +39,15 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Plan:
-    """radices R1, R2, ...; reads of the filter as (offset, sign): sign * z[t + offset], t < P."""
+    """radices R1, R2, ...; reads of the filter as (offset, sign): sign * z[t + offset], t < P.
+
+    paired: two signals are transformed as one complex one.
+    """
 
     radices: tuple[int, ...]
     turned: bool
     filter_reads: tuple[tuple[int, int], ...]
+    paired: bool = False
 
     @property
     def length(self) -> int:
@@ -57,7 +61,9 @@ class Plan:
 
     @property
     def half(self) -> int:
-        """Frequencies kept of the first digit; the others are their conjugates."""
+        """Frequencies kept of the first digit; the others, if any, are their conjugates."""
+        if self.paired:
+            return self.radices[0]
         return self.radices[0] // 2 + (0 if self.turned else 1)
 
     def first_digit(self, points: int) -> int:
@@ -66,12 +72,17 @@ class Plan:
 
 
 def plan_transform(
-    where: str, lengths: Lengths, order: int, max_radix: int, radices: tuple[int, ...] | None
+    where: str,
+    lengths: Lengths,
+    order: int,
+    max_radix: int,
+    radices: tuple[int, ...] | None,
+    pair: bool = False,
 ) -> Plan:
     """Return the cheapest plan of `order` radices from 2 to `max_radix`, or that of `radices`.
 
     Raises RewriteError, beginning with `where`, where no radices reach the padded length or
-    those given do not fit.
+    those given do not fit. pair: circular plans transform two signals as one.
     """
     if not any(_early(lengths, c) or _late(lengths, c) for c in lengths.offsets):
         raise RewriteError(
@@ -79,14 +90,14 @@ def plan_transform(
         )
     needed = _padded_length(lengths)
     if radices is not None:
-        return _given(where, lengths, radices, needed)
+        return _given(where, lengths, radices, needed, pair)
     found = [
         Plan(one, True, _filter_reads(lengths, math.prod(one)))
         for one in _padded_radices(needed, order, max_radix)
     ]
     if lengths.circular:
         exact = _factorings(lengths.result, order, max_radix)
-        found += [Plan(one, False, ((0, 1),)) for one in exact]
+        found += [Plan(one, False, ((0, 1),), pair) for one in exact]
     if not found:
         raise RewriteError(
             f"{where}: padded length must be at most {max_radix}^{order}, got {needed}; "
@@ -95,12 +106,12 @@ def plan_transform(
     return min(found, key=lambda plan: (_cost(plan, lengths), max(plan.radices), plan.radices))
 
 
-def _given(where: str, lengths: Lengths, radices: tuple[int, ...], needed: int) -> Plan:
+def _given(where: str, lengths: Lengths, radices: tuple[int, ...], needed: int, pair: bool) -> Plan:
     length = math.prod(radices)
     if len(radices) < 2 or min(radices) < 2:
         raise RewriteError(f"{where}: radices must be two or more numbers >= 2, got {radices}")
     if lengths.circular and length == lengths.result:
-        return Plan(radices, False, ((0, 1),))
+        return Plan(radices, False, ((0, 1),), pair)
     if length < needed or radices[0] % 2:
         exact = f" or exactly {lengths.result}" if lengths.circular else ""
         raise RewriteError(
@@ -170,6 +181,8 @@ def _factorings(length: int, order: int, max_radix: int) -> list[tuple[int, ...]
 
 
 def _cost(plan: Plan, lengths: Lengths) -> int:
+    if plan.paired:  # four products a digit and way, for two signals
+        return 4 * plan.length * sum(plan.radices)
     rows = plan.half * plan.step
     ends = plan.first_digit(lengths.signal) + plan.first_digit(lengths.result)
     return 2 * rows * ends + 8 * rows * sum(plan.radices[1:])
