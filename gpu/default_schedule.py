@@ -181,7 +181,9 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
     work = _work(graph, makes, memory)
     recurrent = _recurrent(work)
     exchanged = _exchanged(work) if card.cooperative else {}
-    free = [a for a in _free_axes(work) if a not in recurrent and a not in exchanged]
+    unrolled = _unrolled(work)
+    kept = {*recurrent, *exchanged, *unrolled}
+    free = [axis for axis in _free_axes(work) if axis not in kept]
     if exchanged:
         return {"makes": _makes(graph, makes), **_persistent(work, recurrent, exchanged, card)}
     tile = _tiles(work, free)
@@ -194,6 +196,7 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
         "tile": {a: t for a, t in {**tile, **loop}.items() if t > 1},
         "grid": grid,
         "loop": [*hoisted, *loop],
+        "unroll": unrolled,
         "chunk": {axis: _chunk(work, axis, tile, grid, card) for axis in hoisted},
     }
     return {**plan, **_resources(work, tile, loop)}
@@ -220,6 +223,15 @@ def _work(graph: Graph, makes: list[str], memory: set[str]) -> _Work:
 def _recurrent(work: _Work) -> list[str]:
     found = {node.axis for node in work.nodes if node.op == "earlier"}
     return [axis for axis in work.graph.axes if axis in found]
+
+
+def _unrolled(work: _Work) -> list[str]:
+    """Axes whose point chooses between two values, such as the side of a pair."""
+    graph = work.graph
+    chosen = {node.args[0] for node in work.nodes if node.op == "map" and node.fn == "where"}
+    sides = [graph.node(name) for name in chosen]
+    found = {n.axes[0] for n in sides if (n.op, n.fn) == ("const", "affine") and len(n.axes) == 1}
+    return [axis for axis in graph.axes if axis in found and graph.extent(axis) <= 4]
 
 
 def _free_axes(work: _Work) -> list[str]:
@@ -317,7 +329,7 @@ def _long_sums(work: _Work, free: list[str], recurrent: list[str]) -> dict[str, 
     for axis in graph.axes:
         used = any(axis in node.axes for node in work.nodes)
         summed = any(axis in contracted(node, graph) for node in work.nodes)
-        if axis in free or axis in recurrent or not (used or summed):
+        if axis in free or axis in recurrent or axis in _unrolled(work) or not (used or summed):
             continue
         extent = graph.extent(axis)
         if axis in deep and extent > WHOLE_SUM and not _fed_by_product(work, axis):

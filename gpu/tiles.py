@@ -77,6 +77,8 @@ class Kernel:
     pads: dict[str, Pads] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
     casts: dict[tuple[int, str, str], Value] = field(default_factory=dict)
+    tables: dict[tuple, Tensor] = field(default_factory=dict)
+    table_axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     # --- the kernel's shape -----------------------------------------------------------------
 
@@ -283,15 +285,45 @@ class Kernel:
         return out
 
     def _wave(self, scope: Scope, node: Node, points: Points, scale: float) -> Value:
-        """A table of cosines or sines, made on the host and read from memory."""
+        """A table of cosines or sines, made on the host and read from memory.
+
+        Tables of the same numbers are one tensor, whatever their axes are called. Those that
+        pointwise code reads are held in fp16 where products are of 16 bits: they lie in -1..1,
+        where it has more digits than bf16.
+        """
         pointwise = any(reader.op != "einsum" for reader in self.graph.consumers(node.name))
-        type_ = "fp32" if pointwise else self.operand_type
-        name = node.name if scale == 1.0 else f"{node.name}.neg"
+        narrow = self.operand_type in ("bf16", "fp8e4m3")
+        type_ = "fp16" if pointwise and narrow else self.operand_type
         shape = self.graph.shape(node.axes)
-        tensor = Tensor(name, "const", shape, type_, node.name, scale)
-        self.tensors.setdefault(name, tensor)
-        forms = tuple(affine(axis) for axis in node.axes)
-        return self._load(scope, node, tensor, forms, (), 0.0, points)
+        names = {axis: affine(f"axis_{i}") for i, axis in enumerate(node.axes)}
+        forms = tuple(form.substitute(names) for form in node.index)
+        numbers = (node.fn, forms, node.period, node.scale * scale, shape, type_)
+        if numbers not in self.tables:
+            name = node.name if scale == 1.0 else f"{node.name}.neg"
+            name = name if name not in self.tensors else f"{name}.{len(self.tables)}"
+            self.tables[numbers] = Tensor(name, "const", shape, type_, node.name, scale)
+        tensor = self.tables[numbers]
+        self.tensors.setdefault(tensor.name, tensor)
+        index = tuple(affine(axis) for axis in node.axes)
+        lanes = tuple(self.axes[axis].tile for axis in node.axes)
+        found = (f"table {tensor.name} {lanes}", ())
+        if pointwise and not points and found in scope.values:
+            held = self.tile(scope, scope.values[found])
+            if len(held.axes) == len(self.dims(node.axes)):
+                out = self.named(node.name, self._in_place(node, held), held.type)
+                self.pads[out.name] = dict.fromkeys(self.padded(out.axes), 0.0)
+                self.put(scope, Cast(out, held))
+                return out
+        made = self._load(scope, node, tensor, index, (), 0.0, points)
+        if pointwise and not points:
+            scope.values[found] = made
+            self.table_axes[made.name] = node.axes
+        return made
+
+    def _in_place(self, node: Node, held: Value) -> tuple[str, ...]:
+        """The axes of `node` in the places of the table that `held` was loaded as."""
+        names = dict(zip(self.table_axes[held.name], node.axes, strict=True))
+        return tuple(names[axis] for axis in held.axes)
 
     def _read(self, scope: Scope, node: Node, points: Points) -> Made:
         source, forms, guards, earlier = self._through(node)

@@ -356,8 +356,8 @@ class _Chain:
             axes = _swapped(axes, k[i], m[i])
             wave = self._matrix(i, m, k, "v", 1.0)
             value = _times(draft, self._summed(axes), f"{stem}{i + 1}", value, wave)
-            twiddle = self._twiddle(i, m, k, "s", 1.0)
-            value = _times(draft, self.map_product, f"{stem}{i + 1}.t", value, twiddle)
+            twiddle = self._twiddle(i, m, k, "s", -1.0)  # the forward one's numbers
+            value = _times(draft, self.map_product, f"{stem}{i + 1}.t", value, twiddle, True)
         return value, _swapped(axes, k[0], m[0])
 
     def map_product(self, stem: str, x: str, y: str) -> str:
@@ -400,11 +400,18 @@ class _Chain:
 
 
 def _times(
-    draft: Draft, product: Callable[[str, str, str], str], stem: str, a: _Pair, b: _Pair
+    draft: Draft,
+    product: Callable[[str, str, str], str],
+    stem: str,
+    a: _Pair,
+    b: _Pair,
+    conjugate: bool = False,
 ) -> _Pair:
-    """Return the complex product of `a` and `b`, where `product` adds the real one."""
+    """Return the complex product of `a` and `b` (or its conjugate); `product` adds a real one."""
     rr, ii = product(f"{stem}.rr", a.re, b.re), product(f"{stem}.ii", a.im, b.im)
     ri, ir = product(f"{stem}.ri", a.re, b.im), product(f"{stem}.ir", a.im, b.re)
+    if conjugate:
+        return _Pair(draft.map(f"{stem}.r", "add", rr, ii), draft.map(f"{stem}.i", "sub", ir, ri))
     return _Pair(draft.map(f"{stem}.r", "sub", rr, ii), draft.map(f"{stem}.i", "add", ri, ir))
 
 
