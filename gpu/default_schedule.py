@@ -246,7 +246,18 @@ def _free_axes(work: _Work) -> list[str]:
                 if form != affine(axis):
                     lost |= {axis, *form.symbols()}
     shared = set.intersection(*(set(axes) for axes in work.stored))
-    return [axis for axis in work.graph.axes if axis in shared and axis not in lost]
+    free = [axis for axis in work.graph.axes if axis in shared and axis not in lost]
+    return [axis for axis in free if _mostly_has(work, axis)]
+
+
+def _mostly_has(work: _Work, axis: str) -> bool:
+    """Whether at most half of the products would be worked out again by every program."""
+    having = [node for node in work.products if _reaches(work, node, axis)]
+    return 2 * len(having) >= len(work.products)
+
+
+def _reaches(work: _Work, node: Node, axis: str) -> bool:
+    return any(axis in work.graph.node(name).axes for name in (node.name, *node.args))
 
 
 def _exchanged(work: _Work) -> dict[str, str]:

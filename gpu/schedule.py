@@ -9,6 +9,7 @@
         chunk: {batch: 16}   # of an axis in both: tiles that one program walks
         group: {i: 8}        # tiles of i that stay together in the grid, for the L2 cache
         unroll: [s]          # axes written out point by point
+        reload: [t2.c]       # values read from memory again at every step, not held over the loop
         warps: 8
         stages: 3            # loop steps whose loads are in flight
         descriptors: true    # loads and stores through the copy engine, where they fit
@@ -51,7 +52,8 @@ class KernelSchedule(_Part):
     chunk: dict[Name, Count] = Field(default_factory=dict)
     group: Annotated[dict[Name, Count], Field(max_length=1)] = Field(default_factory=dict)
     unroll: Names = ()
-    warps: Literal[1, 2, 4, 8, 16] = 4
+    reload: Names = ()
+    warps: Literal[1, 2, 4, 8, 16, 32] = 4
     stages: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
     descriptors: bool = False
     persistent: bool = False

@@ -212,6 +212,8 @@ class Kernel:
 
     def _home(self, scope: Scope, node: Node) -> Scope:
         """The outermost scope around `scope` in which all loops of the node's value are open."""
+        if node.name in self.plan.reload:
+            return scope
         needed = set(self.nest.outer(node))
         chain = list(_chain(scope))
         for each in reversed(chain):
@@ -504,7 +506,8 @@ class Kernel:
 
     def _mapped(self, scope: Scope, name: str, fn: str, args: Sequence[Operand]) -> Value:
         axes = self.dims({axis for arg in args if isinstance(arg, Value) for axis in arg.axes})
-        out = self.named(name, axes)
+        types = {arg.type for arg in args if isinstance(arg, Value)}
+        out = self.named(name, axes, types.pop() if len(types) == 1 else "fp32")
         known = [(a.axes, self.pads[a.name]) if isinstance(a, Value) else a for a in args]
         self.pads[out.name] = {
             axis: pad for axis, pad in map_pads(fn, known).items() if axis in axes
@@ -643,9 +646,10 @@ class Kernel:
                 return self._dot(scope, node, points, acc, sign, batch, m, n, k)
         lost = contracted(node, self.graph)
         made: Made = 1.0 if sign > 0 else -1.0
-        for name in node.args:
-            arg = self._argument(scope, name, points)
-            arg = arg if not isinstance(arg, Value) else self.number(scope, arg)
+        asked = [self._argument(scope, name, points) for name in node.args]
+        narrow = self._narrow(scope, asked)
+        for arg in asked:
+            arg = arg if narrow or not isinstance(arg, Value) else self.number(scope, arg)
             if made == 1.0:
                 made = arg
             elif not isinstance(made, Value) and not isinstance(arg, Value):
@@ -658,6 +662,21 @@ class Kernel:
         if acc is None:
             return self._spread(scope, part, self.dims(node.axes))
         return self._mapped(scope, node.name, "add", (acc, part))
+
+    def _narrow(self, scope: Scope, args: Sequence[Made]) -> bool:
+        """Whether to multiply in 16 bits: two tiles as they lie in memory, one held over a loop.
+
+        Widened, the held one would take twice the registers. The sum stays in fp32.
+        """
+        tiles = [arg for arg in args if isinstance(arg, Value)]
+        held = any(not _defines(scope, tile) for tile in tiles)
+        return (
+            len(args) == len(tiles) == 2
+            and held
+            and all(
+                tile.type == self.operand_type and tile.type in ("fp16", "bf16") for tile in tiles
+            )
+        )
 
     def _dot(
         self,
