@@ -7,6 +7,7 @@ plan's own precision: the error budget is measured against it. The others are fa
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,27 +126,34 @@ def _fft_conv(request: Request) -> list[Peer]:
 
 
 def _cell(request: Request) -> list[Peer]:
-    made: dict[str, Any] = {}
-    lstm = request.kernel == "lstm"
+    cells: dict[Any, Any] = {}
 
     def call(t: Inputs) -> Any:
         import torch
 
-        if not made:
-            h, e = t["u"].shape[1], t["w"].shape[1]
-            kind = torch.nn.LSTM if lstm else torch.nn.GRU
-            cell: Any = kind(e, h, batch_first=True).to(t["x"].device, t["x"].dtype)
-            with torch.no_grad():
-                cell.weight_ih_l0.copy_(t["w"])
-                cell.weight_hh_l0.copy_(t["u"])
-                cell.bias_ih_l0.copy_(t["b"])
-                cell.bias_hh_l0.copy_(torch.zeros_like(t["b"]) if lstm else t["b_u"])
-            cell.flatten_parameters()
-            made["cell"] = cell
+        kind = t["x"].dtype
+        if kind not in cells:
+            cells[kind] = _module(request.kernel, t)
         with torch.no_grad():
-            return made["cell"](t["x"])[0]
+            return cells[kind](t["x"])[0]
 
     return [Peer("cudnn", call)]
+
+
+def _module(kernel: str, t: Inputs) -> Any:
+    """torch.nn's LSTM or GRU with the weights of `t`."""
+    import torch
+
+    h, e = t["u"].shape[1], t["w"].shape[1]
+    kind: Any = torch.nn.LSTM if kernel == "lstm" else torch.nn.GRU
+    cell = kind(e, h, batch_first=True).to(t["x"].device, t["x"].dtype)
+    with torch.no_grad():
+        cell.weight_ih_l0.copy_(t["w"])
+        cell.weight_hh_l0.copy_(t["u"])
+        cell.bias_ih_l0.copy_(t["b"])
+        cell.bias_hh_l0.copy_(t["b_u"] if kernel == "gru" else torch.zeros_like(t["b"]))
+    cell.flatten_parameters()
+    return cell
 
 
 def _rowwise(request: Request) -> list[Peer]:
@@ -210,3 +218,22 @@ def flops(request: Request) -> float:
         gates = 8 if request.kernel == "lstm" else 6
         return gates * s["h"] * (s["h"] + s["e"]) * s["t"] * s["batch"] * 1.0
     return 0.0
+
+
+def input_scale(request: Request, name: str) -> float:
+    """Standard deviation of an input: 1, and that of PyTorch's own draw for a cell's weights.
+
+    torch.nn.LSTM draws weights evenly from -1/sqrt(h) to 1/sqrt(h): with ones, gates would clip.
+    """
+    if request.kernel in ("lstm", "gru") and name in ("w", "u", "b", "b_u"):
+        return 1 / math.sqrt(3 * request.sizes["h"])
+    return 1.0
+
+
+def free_axes(request: Request) -> tuple[str, ...]:
+    """Axes whose points a library call works out apart from each other, so that it can be cut."""
+    if request.kernel == "attention":
+        return ("batch",) if request.options.get("kv_heads") else ("batch", "heads")
+    return {"gemm": ("i",), "fft_conv": ("batch",), "lstm": ("batch",), "gru": ("batch",)}.get(
+        request.kernel, ("rows",)
+    )

@@ -8,6 +8,7 @@ Nothing falls back: where the GPU or Triton is missing, the error says so.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ from gpu.default_schedule import default_schedule
 from gpu.emit_triton import arguments, source
 from gpu.lower import lower
 from gpu.module import GpuError, load
+from gpu.operator import launch as launch_operator
+from gpu.operator import register
 from gpu.plan import Plan, Tensor
 from gpu.schedule import GpuSchedule
 
@@ -73,31 +76,26 @@ class Compiled:
             )
             for kernel in self.plan.kernels
         ]
-        self._operator = _operator(self)
+        self._zeroed = _zeroed(self.graph, self.plan)
+        self.key = register(self)
 
     def __call__(self, *tensors: Any, **named: Any) -> Any:
         """Run on tensors; GpuError where their number, names or shapes do not fit."""
         given = self._given(tensors, named)
-        outputs = self._operator(given)
+        outputs = launch_operator(self.key, given)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def launch(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run all kernels on tensors that fit; outputs start as NaN so that no gap stays unseen."""
-        import torch
+    def launch(self, inputs: Sequence[Any], poison: bool = False) -> list[Any]:
+        """Run all kernels on tensors of the plan's types and shapes, in the graph's order.
 
+        poison: fill outputs and what lies between kernels with NaN first, so that a point which
+        no program writes shows.
+        """
         memory = dict(self._fixed)
         memory.update(zip((t.name for t in self.plan.inputs), inputs, strict=True))
         for tensor in self.plan.tensors.values():
-            if tensor.name in memory:
-                continue
-            type_ = torch_type(tensor.type)
-            if tensor.kind == "barrier":
-                memory[tensor.name] = torch.zeros(tensor.shape, dtype=type_, device=self.device)
-            else:
-                memory[tensor.name] = torch.empty(tensor.shape, dtype=type_, device=self.device)
-        for tensor in self.plan.outputs:
-            if self.unwritten[tensor.name]:
-                memory[tensor.name].zero_()
+            if tensor.name not in memory:
+                memory[tensor.name] = self._memory(tensor, poison)
         for function, kernel, names in self._launches:
             options: dict[str, Any] = {"num_warps": kernel.warps, "num_stages": kernel.stages}
             if kernel.cooperative:
@@ -105,20 +103,20 @@ class Compiled:
             function[(kernel.programs,)](*(memory[name] for name in names), **options)
         return [memory[tensor.name] for tensor in self.plan.outputs]
 
-    @property
-    def unwritten(self) -> dict[str, bool]:
-        """Whether an output has points that no store reaches, which hold 0."""
-        found = {}
-        for output, tensor in zip(self.graph.outputs, self.plan.outputs, strict=True):
-            node = self.graph.node(output.node)
-            points = 1
-            for axis in node.axes:
-                points *= self.graph.extent(axis)
-            size = 1
-            for extent in tensor.shape:
-                size *= extent
-            found[tensor.name] = points < size
-        return found
+    def blank(self) -> list[Any]:
+        """Outputs of the right types and shapes that nothing was written to."""
+        return [self._memory(tensor, False) for tensor in self.plan.outputs]
+
+    def _memory(self, tensor: Tensor, poison: bool) -> Any:
+        import torch
+
+        type_ = torch_type(tensor.type)
+        if tensor.kind == "barrier" or tensor.name in self._zeroed:
+            return torch.zeros(tensor.shape, dtype=type_, device=self.device)
+        if poison and type_.is_floating_point:
+            whole = torch.full(tensor.shape, float("nan"), device=self.device)
+            return whole.to(type_)
+        return torch.empty(tensor.shape, dtype=type_, device=self.device)
 
     def _given(self, tensors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         wanted = self.plan.inputs
@@ -267,6 +265,17 @@ def _prepare(where: str) -> None:
         )
 
 
+def _zeroed(graph: Graph, plan: Plan) -> frozenset[str]:
+    """Outputs with points that no store reaches: those hold 0."""
+    found = []
+    for output, tensor in zip(graph.outputs, plan.outputs, strict=True):
+        node = graph.node(output.node)
+        points = math.prod(graph.extent(axis) for axis in node.axes)
+        if points < math.prod(tensor.shape):
+            found.append(tensor.name)
+    return frozenset(found)
+
+
 def _const(graph: Graph, tensor: Tensor) -> Any:
     """A const's values, worked out in float64 and rounded once."""
     import torch
@@ -278,26 +287,3 @@ def _const(graph: Graph, tensor: Tensor) -> Any:
     }
     values = np.broadcast_to(constant(node, points) * tensor.scale, tensor.shape)
     return torch.as_tensor(np.array(values)).to(torch_type(tensor.type))
-
-
-_COUNT = iter(range(10**9))
-
-
-def _operator(compiled: Compiled) -> Any:
-    """Register the launch as a custom operator, its shapes known to torch.compile."""
-    import torch
-
-    def launch(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        return compiled.launch(inputs)
-
-    def shapes(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        return [
-            torch.empty(t.shape, dtype=torch_type(t.type), device=inputs[0].device)
-            for t in compiled.plan.outputs
-        ]
-
-    launch.__annotations__ = {"inputs": list[torch.Tensor], "return": list[torch.Tensor]}
-    name = f"tileloom::{compiled.graph.name.replace('.', '_')}_{next(_COUNT)}"
-    made = torch.library.custom_op(name, launch, mutates_args=())
-    made.register_fake(shapes)
-    return made

@@ -12,7 +12,7 @@ OURS = {"hwspecs", "dataflow", "mapping", "gpu", "tests"}
 OURS |= {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Import name -> distribution, where they differ.
-DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "triton": "torch"}
+DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn"}
 # Declared for what they do, not for an import: test plug-ins, linters, the notebook's kernel.
 TOOLS = {"ipykernel", "pyright", "pytest-timeout", "pytest-xdist", "ruff", "types-pyyaml"}
 
