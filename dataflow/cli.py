@@ -556,14 +556,25 @@ def _simulated_values(
     return dict(result.outputs), result.cycles, result.cycles / machine.clock_hz
 
 
+def _predicted_seconds(hw: str, made: Request) -> float:
+    """Seconds of a simulated run, its values left out."""
+    import hwspecs
+    from dataflow.sim import simulate as run
+    from mapping import map_graph
+
+    machine = hwspecs.load(hw)
+    result = run(map_graph(made.graph, machine).program, None, values=False, engine="auto")
+    return result.cycles / machine.clock_hz
+
+
 gpu_app = typer.Typer(no_args_is_help=True, help="The same kernels on a GPU.")
-for _function in (gpu_cli.check, gpu_cli.bench, gpu_cli.source):
+for _function in (gpu_cli.check, gpu_cli.bench, gpu_cli.compile, gpu_cli.source, gpu_cli.tune):
     _command(_function.__name__, gpu_app)(_function)
 
 
 @gpu_app.callback()
 def _gpu(context: typer.Context) -> None:
-    context.obj = _simulated_values
+    context.obj = gpu_cli.Simulator(_simulated_values, _predicted_seconds)
 
 
 app.add_typer(gpu_app, name="gpu")

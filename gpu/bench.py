@@ -2,7 +2,8 @@
 
 Every call is timed by events, the L2 cache flushed before each, on inputs of unit variance; the
 figure is the median of many. The physical bound of a case is the larger of its operations at the
-matrix rate and of its least bytes at the copy bandwidth, both measured in the same run.
+matrix rate and of its least bytes at the copy bandwidth, both measured in the same run. Each
+case is judged against float64 before it is timed.
 """
 
 from __future__ import annotations
@@ -12,20 +13,23 @@ import datetime
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from dataflow.errors import FaultsError
 from dataflow.request import Request, read_settings, request
-from gpu.default_schedule import default_schedule
+from gpu.exact import Verdict, draw, judge
 from gpu.peers import Peer, flops, peers
 from gpu.run import Compiled, compile, device_name, torch_type, versions
 from gpu.schedule import GpuSchedule
-from gpu.tune import tuned_schedule
+from gpu.tune import known_schedule
 
 FLUSH_BYTES = 256 * 2**20  # several times the L2 cache of any card of today
 LEAST_RUNS, MOST_RUNS, BUDGET_MS = 11, 101, 300.0
+HEAD_START_CYCLES = 600_000
+"""The GPU waits so long (0.3 ms at 2 GHz) before each timed call, so that the CPU is ahead of it
+and what it takes to launch a kernel stays out of the figures, ours and the libraries' alike."""
 
 
 class BenchError(FaultsError):
@@ -67,18 +71,27 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class Row:
-    """One call of one case, as it stands in the file of results. ratio: peer's time over ours."""
+    """One call of one case, as it stands in the file of results.
+
+    ratio: this call's time over ours. error, budget: of our values, see `gpu.check`; a case whose
+    error is not within its budget has no time. predicted_ms: by the simulator. remark: why a figure
+    is missing.
+    """
 
     case: str
     call: str
     precision: str
-    milliseconds: float
-    low: float
-    high: float
-    tflops: float
-    gb_per_s: float
-    of_bound: float
-    ratio: float
+    milliseconds: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    tflops: float = math.nan
+    gb_per_s: float = math.nan
+    of_bound: float = math.nan
+    ratio: float = math.nan
+    error: float = math.nan
+    budget: float = math.nan
+    predicted_ms: float = math.nan
+    remark: str = ""
 
 
 def read_cases(path: Path) -> list[Case]:
@@ -139,6 +152,7 @@ def _many(call: Callable[[], Any], flush: Any, runs: int) -> list[float]:
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
     for start, end in events:
         flush.zero_()
+        torch.cuda._sleep(HEAD_START_CYCLES)
         start.record()
         call()
         end.record()
@@ -151,35 +165,90 @@ def bench(
     limits: Ceilings,
     schedule: Callable[[Request, str], GpuSchedule] | None = None,
     compare: bool = True,
+    predict: Callable[[Request], float] | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of every case: ours first, then its peers (the best one's ratio is > ours).
+    """Yield the rows of every case: ours first, then those of its peers.
 
-    schedule: of a request at a precision; by default the tuned one, or the default one.
+    schedule: of a request at a precision; by default the tuned one, or the default one. predict:
+    the simulator's seconds for a request. A case that cannot run gives a row that says why.
     """
     import torch
 
-    choose = schedule or chosen_schedule
+    choose = schedule or (lambda made, precision: known_schedule(made.graph, precision))
     for case in cases:
         made = case.request()
-        inputs = _inputs(made, case.precision)
-        compiled = compile(made.graph, choose(made, case.precision), case.precision)
-        ordered = [inputs[tensor.name] for tensor in compiled.plan.inputs]
-        ours = time(lambda c=compiled, i=ordered: c.launch(i))
-        bound = _bound_s(made, compiled, limits)
-        yield _row(case, "tileloom", ours, ours, made, compiled, bound)
-        for peer in peers(made) if compare else ():
-            given = {n: _as(t, peer) for n, t in inputs.items()}
-            try:
-                theirs = time(lambda p=peer, g=given: p.call(g))
-            except RuntimeError:
-                continue  # the library does not take this case, which the row's absence says
-            yield _row(case, peer.name, theirs, ours, made, compiled, bound)
+        predicted = predict(made) * 1e3 if predict is not None else math.nan
+        try:
+            compiled = compile(made.graph, choose(made, case.precision), case.precision)
+            inputs = draw(made, compiled)
+            ours = _ours(case, made, compiled, inputs, limits)
+        except Exception as error:  # whatever the compiler or the driver raises is the finding
+            yield Row(case.case, "tileloom", case.precision, remark=_line(error))
+            torch.cuda.empty_cache()
+            continue
+        yield replace(ours, predicted_ms=predicted)
+        if compare:
+            yield from _peers(case, made, compiled, inputs, limits, ours.milliseconds)
         torch.cuda.empty_cache()
 
 
-def chosen_schedule(made: Request, precision: str) -> GpuSchedule:
-    """The schedule that a search has found for this card, or the default one."""
-    return tuned_schedule(made.graph, precision) or default_schedule(made.graph, precision)
+def _ours(
+    case: Case, made: Request, compiled: Compiled, inputs: dict[str, Any], limits: Ceilings
+) -> Row:
+    verdict = judge(made, compiled, inputs, case.precision)
+    if verdict is not None and not (verdict.passed and verdict.decisive):
+        return Row(
+            case.case,
+            "tileloom",
+            case.precision,
+            error=verdict.rms_error,
+            budget=verdict.budget,
+            remark="values beyond their budget",
+        )
+    ordered = [inputs[tensor.name] for tensor in compiled.plan.inputs]
+    timing = time(lambda: compiled.launch(ordered))
+    row = _row(case, "tileloom", timing, made, compiled, limits)
+    return replace(row, ratio=1.0, **_judged(verdict))
+
+
+def _judged(verdict: Verdict | None) -> dict[str, float]:
+    return {} if verdict is None else {"error": verdict.rms_error, "budget": verdict.budget}
+
+
+def _peers(
+    case: Case,
+    made: Request,
+    compiled: Compiled,
+    inputs: dict[str, Any],
+    limits: Ceilings,
+    ours_ms: float,
+) -> Iterator[Row]:
+    for peer in peers(made):
+        given = {name: _as(tensor, peer) for name, tensor in inputs.items()}
+        try:
+            timing = time(lambda p=peer, g=given: p.call(g))
+        except Exception as error:  # the library does not take this case, and says why
+            yield Row(case.case, peer.name, case.precision, remark=_line(error))
+            continue
+        row = _row(case, peer.name, timing, made, compiled, limits)
+        yield replace(row, ratio=timing.milliseconds / ours_ms)
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[
+        :200
+    ]
+
+
+def best_ratios(rows: Iterable[Row]) -> dict[str, tuple[str, float]]:
+    """The fastest library call of each case, and its time over ours (above 1: we are faster)."""
+    found: dict[str, tuple[str, float]] = {}
+    for row in rows:
+        if row.call != "tileloom" and not math.isnan(row.ratio):
+            best = found.get(row.case)
+            if best is None or row.ratio < best[1]:
+                found[row.case] = (row.call, row.ratio)
+    return found
 
 
 def write_rows(path: Path, rows: Iterable[Row], limits: Ceilings) -> None:
@@ -206,26 +275,6 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _inputs(made: Request, precision: str) -> dict[str, Any]:
-    import torch
-
-    generator = torch.Generator(device="cuda").manual_seed(0)
-    type_ = torch_type({"tf32": "fp32", "fp8": "fp8e4m3"}.get(precision, precision))
-    found = {}
-    for node in made.graph.inputs:
-        shape = made.graph.shape(node.axes)
-        values = torch.randn(shape, device="cuda", generator=generator)
-        found[node.name] = (values * _weight(made, node.name)).to(type_)
-    return found
-
-
-def _weight(made: Request, name: str) -> float:
-    """Weights of a recurrent cell are scaled as PyTorch draws them, so that gates do not clip."""
-    if made.kernel in ("lstm", "gru") and name in ("w", "u", "b", "b_u"):
-        return 1 / math.sqrt(3 * made.sizes["h"])
-    return 1.0
-
-
 def _as(tensor: Any, peer: Peer) -> Any:
     return tensor.to(torch_type(peer.type)) if peer.type else tensor
 
@@ -245,10 +294,9 @@ def _row(
     case: Case,
     call: str,
     timing: Timing,
-    ours: Timing,
     made: Request,
     compiled: Compiled,
-    bound: float,
+    limits: Ceilings,
 ) -> Row:
     seconds = timing.milliseconds / 1e3
     rate = flops(made) / seconds / 1e12
@@ -261,6 +309,5 @@ def _row(
         timing.high,
         rate if rate else math.nan,
         least_bytes(compiled) / seconds / 1e9,
-        bound / seconds,
-        timing.milliseconds / ours.milliseconds,
+        _bound_s(made, compiled, limits) / seconds,
     )

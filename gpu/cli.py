@@ -1,4 +1,4 @@
-"""`tileloom gpu check | bench | source`: numbers, timings and generated text of the GPU path.
+"""`tileloom gpu check | bench | compile | source | tune`: the GPU path on the command line.
 
 The functions here are commands; `dataflow/cli.py` registers them and turns what bad input raises
 into messages. Everything heavy is imported when a command runs.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ import typer
 
 if TYPE_CHECKING:
     from dataflow.request import Request
+    from gpu.bench import Case, Row
     from gpu.check import Checked
     from gpu.schedule import GpuSchedule
 
@@ -37,8 +39,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 WRONG_VALUES = 1
 
-Simulate = Callable[["Request", str, Any], tuple[dict[str, Any], int, float]]
-"""Values by output, cycles and seconds of the simulated machine, for the same inputs."""
+
+@dataclass(frozen=True)
+class Simulator:
+    """What `dataflow/cli.py` lends the commands, as `gpu` knows no simulator.
+
+    values: outputs by name, cycles and seconds of a request on a machine, for the same inputs.
+    predict: seconds of a machine (named first) for a request.
+    """
+
+    values: Callable[[Request, str, Any], tuple[dict[str, Any], int, float]]
+    predict: Callable[[str, Request], float]
 
 
 def check(
@@ -77,10 +88,10 @@ def check(
         raise typer.Exit(WRONG_VALUES)
 
 
-def _simulated(simulate: Simulate, made: Request, hw: str, checked: Checked) -> dict[str, Any]:
+def _simulated(simulator: Simulator, made: Request, hw: str, checked: Checked) -> dict[str, Any]:
     import numpy as np
 
-    values, cycles, seconds = simulate(made, hw, checked.inputs)
+    values, cycles, seconds = simulator.values(made, hw, checked.inputs)
     ours = checked.result.outputs
     apart = {name: float(np.max(np.abs(values[name] - ours[name]))) for name in ours}
     return {"machine": hw, "cycles": cycles, "seconds": seconds, "largest_difference": apart}
@@ -97,16 +108,17 @@ def source(
     ] = False,
 ) -> None:
     """Print the generated Triton source of a kernel, or the schedule behind it."""
-    from gpu.default_schedule import default_schedule
     from gpu.emit_triton import source as text
     from gpu.lower import lower
+    from gpu.tune import known_schedule
 
     made = _request(kernel, set_, rewrite)
-    chosen = _schedule(schedule) or default_schedule(made.graph, _precision(precision))
+    chosen = _schedule(schedule) or known_schedule(made.graph, _precision(precision))
     print(chosen.to_yaml() if show_schedule else text(lower(made.graph, chosen)), end="")
 
 
 def bench(
+    context: typer.Context,
     cases: Annotated[str, typer.Argument(help="A CSV file of cases, or a kernel's name.")],
     set_: Settings = None,
     rewrite: Rewrites = None,
@@ -117,38 +129,133 @@ def bench(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the results as CSV.")
     ] = None,
+    hw: Annotated[
+        str | None, typer.Option("--hw", help="Predict each case on this machine, too.")
+    ] = None,
     json_: AsJson = False,
 ) -> None:
     """Time kernels on the GPU beside the best library calls, in one run."""
-    from gpu.bench import Case, ceilings, read_cases, write_rows
     from gpu.bench import bench as measure
+    from gpu.bench import best_ratios, ceilings, write_rows
     from gpu.run import require_gpu
 
     require_gpu()
-    if cases.endswith(".csv"):
-        chosen = read_cases(Path(cases))
-        starts = tuple(only or ())
-        chosen = [case for case in chosen if not starts or case.case.startswith(starts)]
-    else:
-        name = " ".join([cases, *(set_ or [])])
-        chosen = [
-            Case(name, cases, " ".join(set_ or []), _precision(precision), " ".join(rewrite or []))
-        ]
+    chosen = _cases(cases, set_, rewrite, precision, only)
     limits = ceilings()
+    predict = None if hw is None else partial(context.obj.predict, hw)
     rows = []
-    for row in measure(chosen, limits):
+    for row in measure(chosen, limits, predict=predict):
         rows.append(row)
         if not json_:
-            share = f"{row.of_bound:6.1%} of bound"
-            beside = "" if row.call == "tileloom" else f"  {row.ratio:5.2f} x our time"
-            print(
-                f"{row.case:44s} {row.call:18s} {row.milliseconds:9.4f} ms  {share}{beside}",
-                flush=True,
-            )
+            print(_bench_line(row), flush=True)
         if output is not None:
             write_rows(output, rows, limits)
     if json_:
         _print({"ceilings": asdict(limits), "rows": [asdict(row) for row in rows]})
+    else:
+        _print_ratios(best_ratios(rows))
+    if any(row.call == "tileloom" and row.remark for row in rows):
+        raise typer.Exit(WRONG_VALUES)
+
+
+def _cases(
+    cases: str,
+    set_: list[str] | None,
+    rewrite: list[str] | None,
+    precision: str,
+    only: list[str] | None,
+) -> list[Case]:
+    from gpu.bench import Case, read_cases
+
+    if not cases.endswith(".csv"):
+        settings, rewrites = " ".join(set_ or []), " ".join(rewrite or [])
+        return [Case(f"{cases} {settings}", cases, settings, _precision(precision), rewrites)]
+    found = read_cases(Path(cases))
+    starts = tuple(only or ("",))
+    return [case for case in found if case.case.startswith(starts)]
+
+
+def _bench_line(row: Row) -> str:
+    if row.remark:
+        return f"{row.case:40s} {row.call:18s} {row.remark}"
+    rate = f"{row.gb_per_s:6.0f} GB/s" if row.tflops != row.tflops else f"{row.tflops:6.1f} TFLOP/s"
+    spread = f"{row.low:.4f} to {row.high:.4f}"
+    beside = "" if row.call == "tileloom" else f"  {row.ratio:5.2f} x our time"
+    return (
+        f"{row.case:40s} {row.call:18s} {row.milliseconds:9.4f} ms ({spread})  {rate}  "
+        f"{row.of_bound:6.1%} of bound{beside}"
+    )
+
+
+def _print_ratios(best: dict[str, tuple[str, float]]) -> None:
+    print("\ntime of the fastest library call over ours (above 1: ours is faster)")
+    for case, (call, ratio) in best.items():
+        print(f"  {case:40s} {ratio:6.2f}  {call}")
+
+
+def compile(
+    cases: Annotated[str, typer.Argument(help="A CSV file of cases, or a kernel's name.")],
+    set_: Settings = None,
+    rewrite: Rewrites = None,
+    precision: Precision = "bf16",
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Cases whose name starts with this.")
+    ] = None,
+    capability: Annotated[
+        int, typer.Option("--capability", help="90: Hopper, sm_90; 80: Ampere, sm_80.")
+    ] = 90,
+    json_: AsJson = False,
+) -> None:
+    """Compile kernels for a card that need not be there, and say what they take of it."""
+    from gpu.compile import faults, resources
+    from gpu.tune import known_schedule
+
+    bad, data = False, []
+    for case in _cases(cases, set_, rewrite, precision, only):
+        graph = case.request().graph
+        for found in resources(graph, known_schedule(graph, case.precision), capability):
+            wrong = faults(found, capability)
+            bad = bad or bool(wrong)
+            row = {**asdict(found), "case": case.case, "capability": capability, "faults": wrong}
+            del row["ptx"]
+            data.append(row)
+            if not json_:
+                print(
+                    f"{case.case:40s} {found.kernel}: {found.registers} registers, "
+                    f"{found.shared_bytes} B shared, {', '.join(found.matrix) or 'no products'}"
+                    f"{'; ' + '; '.join(wrong) if wrong else ''}",
+                    flush=True,
+                )
+    if json_:
+        _print(data)
+    if bad:
+        raise typer.Exit(WRONG_VALUES)
+
+
+def tune(
+    kernel: Kernel,
+    set_: Settings = None,
+    rewrite: Rewrites = None,
+    precision: Precision = "bf16",
+    trials: Annotated[int, typer.Option("--trials", help="Schedules to time at most.")] = 64,
+    json_: AsJson = False,
+) -> None:
+    """Search for a faster schedule on the GPU at hand, and keep the best one for later runs."""
+    from gpu.tune import tune as search
+
+    made = _request(kernel, set_, rewrite)
+    best, path = search(made, _precision(precision), trials)
+    data = {
+        "kernel": kernel,
+        "milliseconds": best.milliseconds,
+        "file": str(path),
+        "schedule": best.schedule.as_data(),
+    }
+    if json_:
+        _print(data)
+    else:
+        print(f"{kernel}: {best.milliseconds:.4f} ms, kept in {path}")
+        print(best.schedule.to_yaml(), end="")
 
 
 def _request(kernel: str, set_: list[str] | None, rewrite: list[str] | None) -> Request:

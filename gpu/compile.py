@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu.emit_triton import Argument
+from dataflow.nodes import Graph
+from gpu.emit_triton import Argument, arguments, source
+from gpu.lower import lower
 from gpu.module import GpuError, load
 from gpu.plan import Kernel, Plan
+from gpu.schedule import GpuSchedule
 
 POINTER = {
     "fp32": "*fp32",
@@ -43,6 +46,28 @@ class Resources:
     warps: int
     matrix: tuple[str, ...]
     ptx: str
+
+
+def resources(graph: Graph, schedule: GpuSchedule, capability: int = 90) -> list[Resources]:
+    """Compile every kernel of `graph` under `schedule`; see `compile_plan`."""
+    plan = lower(graph, schedule)
+    given = {kernel.name: arguments(plan, kernel) for kernel in plan.kernels}
+    return compile_plan(plan, source(plan), given, capability)
+
+
+def faults(found: Resources, capability: int = 90) -> list[str]:
+    """What keeps a kernel from running well on the card: spills, too much shared memory."""
+    made = []
+    if found.spill_bytes:
+        made.append(
+            f"{found.kernel}: registers must suffice, got {found.spill_bytes} spilled bytes"
+        )
+    limit = SHARED_LIMIT_BYTES[capability]
+    if found.shared_bytes > limit:
+        made.append(
+            f"{found.kernel}: shared memory must be at most {limit} bytes, got {found.shared_bytes}"
+        )
+    return made
 
 
 def compile_plan(

@@ -1,36 +1,47 @@
-"""Searches schedules for the card at hand, and keeps what it found in a readable file.
+"""Searches schedules for the card at hand, and keeps what it found in readable files.
 
-The file (YAML, one entry a kernel) is keyed by a hash of the graph and its sizes, the precision,
-the card and the versions; it is written after every trial, so that a search can be stopped and
-goes on where it was. Candidates differ in tiles, warps and stages; those whose kernels take more
-registers or shared memory than the card has are dropped by the compiler before any run.
+`tuned/CARD.yaml` (the user's cache, else the project's own in `gpu/tuned`) has the best schedule of
+each kernel, under the graph's name, the precision and a hash of the graph at its sizes, with the
+versions that timed it. `trials/CARD/KEY.yaml` has every trial, written as the search goes, so that
+one that was stopped goes on where it was. Candidates start at the default schedule and move to
+neighbours of the best one so far: tiles halved and doubled, other warps, stages and groups. Those
+that spill registers or ask for more shared memory than the card has are dropped by the compiler,
+before any run; those whose values are wrong are dropped by the check.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dataflow.errors import FaultsError
 from dataflow.nodes import Graph
+from dataflow.request import Request
 from dataflow.text import to_text
 from gpu.default_schedule import default_schedule
-from gpu.module import cache_folder
+from gpu.module import GpuError, cache_folder
 from gpu.schedule import GpuSchedule, KernelSchedule
 from hwspecs import read, write
 
 SHIPPED = Path(__file__).parent / "tuned"
+WARPS, MOST_STAGES = (4, 8, 16), 5
+GROUPS = (4, 8, 16)
+
+Time = Callable[[GpuSchedule], float]
+"""Milliseconds of a schedule. Raises FaultsError where it does not compile, fit or pass."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A schedule and its time; infinite where its kernels do not compile or run."""
+    """A schedule and its time; infinite, with a remark, where it cannot be used."""
 
     schedule: GpuSchedule
     milliseconds: float
+    remark: str = ""
 
 
 def graph_key(graph: Graph, precision: str) -> str:
@@ -39,21 +50,89 @@ def graph_key(graph: Graph, precision: str) -> str:
     return f"{graph.name}-{precision}-{digest}"
 
 
-def tuned_schedule(graph: Graph, precision: str, card: str | None = None) -> GpuSchedule | None:
-    """Return the best schedule known for `graph` on `card`: the user's, else the project's."""
-    card = card or _card()
+def known_schedule(graph: Graph, precision: str, card: str | None = None) -> GpuSchedule:
+    """Return the best schedule that a search has found for `card`, else the default one.
+
+    card: as `card_name` gives it; None for the one at hand, if any.
+    """
+    card = card or card_name()
     for folder in (cache_folder() / "tuned", SHIPPED):
         found = _entries(folder / f"{card}.yaml").get(graph_key(graph, precision))
         if found is not None:
             return GpuSchedule.model_validate(found["schedule"])
-    return None
+    return default_schedule(graph, precision)
+
+
+def tune(request: Request, precision: str, trials: int) -> tuple[Trial, Path]:
+    """Search on the GPU at hand, and return the best trial and the file that keeps it.
+
+    Raises GpuError where there is no GPU, or where no schedule works.
+    """
+    from gpu.run import require_gpu
+
+    require_gpu()
+    graph = request.graph
+    log = cache_folder() / "trials" / card_name() / f"{graph_key(graph, precision)}.yaml"
+    best = search(default_schedule(graph, precision), _timer(request, precision), trials, log)
+    if math.isinf(best.milliseconds):
+        raise GpuError(f"{graph.name}: some schedule must work, got none; the trials: {log}")
+    return best, keep(graph, best)
+
+
+def search(start: GpuSchedule, time: Time, limit: int, log: Path | None = None) -> Trial:
+    """Time up to `limit` schedules, and return the fastest.
+
+    From the best so far to its fastest neighbour, until no neighbour is faster. log: the file of
+    trials; those in it are not timed again.
+    """
+    done = _trials(log) if log is not None else {}
+    best = _tried(start, time, done, log)
+    moved = True
+    while moved and len(done) < limit:
+        moved = False
+        for schedule in neighbours(best.schedule):
+            if len(done) >= limit:
+                break
+            trial = _tried(schedule, time, done, log)
+            if trial.milliseconds < best.milliseconds:
+                best, moved = trial, True
+    return best
+
+
+def neighbours(schedule: GpuSchedule) -> Iterator[GpuSchedule]:
+    """Yield schedules one step away: one kernel with one field changed."""
+    for place, plan in enumerate(schedule.kernels):
+        for other in _moves(plan):
+            kernels = (*schedule.kernels[:place], other, *schedule.kernels[place + 1 :])
+            yield schedule.model_copy(update={"kernels": kernels})
+
+
+def _moves(plan: KernelSchedule) -> Iterator[KernelSchedule]:
+    for warps in WARPS:
+        if warps != plan.warps:
+            yield plan.model_copy(update={"warps": warps})
+    for stages in (plan.stages - 1, plan.stages + 1):
+        if 1 <= stages <= MOST_STAGES:
+            yield plan.model_copy(update={"stages": stages})
+    for axis, tile in plan.tile.items():
+        for size in (tile // 2, tile * 2):
+            if size >= 1:
+                yield plan.model_copy(update={"tile": {**plan.tile, axis: size}})
+    for axis, chunk in plan.chunk.items():
+        for size in (chunk // 2, chunk * 2):
+            if size >= 1:
+                yield plan.model_copy(update={"chunk": {**plan.chunk, axis: size}})
+    if len(plan.grid) > 1:
+        for size in GROUPS:
+            if plan.group.get(plan.grid[0]) != size:
+                yield plan.model_copy(update={"group": {plan.grid[0]: size}})
 
 
 def keep(graph: Graph, trial: Trial, folder: Path | None = None) -> Path:
     """Write a schedule into the user's cache (or `folder`), and return the file."""
     from gpu.run import versions
 
-    path = (folder or cache_folder() / "tuned") / f"{_card()}.yaml"
+    path = (folder or cache_folder() / "tuned") / f"{card_name()}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     entries = _entries(path)
     entries[graph_key(graph, trial.schedule.precision)] = {
@@ -65,52 +144,70 @@ def keep(graph: Graph, trial: Trial, folder: Path | None = None) -> Path:
     return path
 
 
-def candidates(schedule: GpuSchedule) -> Iterator[GpuSchedule]:
-    """Yield `schedule` and its neighbours: tiles halved and doubled, other warps and stages."""
-    yield schedule
-    for place, plan in enumerate(schedule.kernels):
-        for other in _neighbours(plan):
-            kernels = (*schedule.kernels[:place], other, *schedule.kernels[place + 1 :])
-            yield schedule.model_copy(update={"kernels": kernels})
-
-
-def _neighbours(plan: KernelSchedule) -> Iterator[KernelSchedule]:
-    tiles = [sorted({max(1, tile // 2), tile, tile * 2}) for tile in plan.tile.values()]
-    for sizes in itertools.product(*tiles):
-        tile = dict(zip(plan.tile, sizes, strict=True))
-        for warps, stages in itertools.product((4, 8), (2, 3, 4)):
-            other = plan.model_copy(update={"tile": tile, "warps": warps, "stages": stages})
-            if other != plan:
-                yield other
-
-
-def search(
-    graph: Graph,
-    precision: str,
-    time: Callable[[GpuSchedule], float],
-    start: GpuSchedule | None = None,
-    limit: int = 64,
-) -> list[Trial]:
-    """Time up to `limit` candidates around `start` (default: the default schedule), best first.
-
-    time: milliseconds of a schedule; it may raise, which drops the candidate.
-    """
-    start = start or default_schedule(graph, precision)
-    trials = []
-    for schedule in itertools.islice(candidates(start), limit):
-        try:
-            trials.append(Trial(schedule, time(schedule)))
-        except Exception:
-            trials.append(Trial(schedule, float("inf")))
-    return sorted(trials, key=lambda trial: trial.milliseconds)
-
-
-def _card() -> str:
+def card_name() -> str:
+    """The card at hand as files are named after it; "none" without one."""
     import torch
 
     if not torch.cuda.is_available():
         return "none"
     return torch.cuda.get_device_name(0).lower().replace(" ", "-")
+
+
+def _timer(request: Request, precision: str) -> Time:
+    from gpu.bench import time
+    from gpu.compile import faults, resources
+    from gpu.exact import draw, judge
+    from gpu.run import compile
+
+    def timed(schedule: GpuSchedule) -> float:
+        wrong = [f for r in resources(request.graph, schedule) for f in faults(r)]
+        if wrong:
+            raise GpuError(wrong)
+        compiled = compile(request.graph, schedule, precision)
+        inputs = draw(request, compiled)
+        verdict = judge(request, compiled, inputs, precision)
+        if verdict is not None and not verdict.passed:
+            raise GpuError(
+                f"{verdict.output}: rms error must be at most {verdict.budget:.3g}, "
+                f"got {verdict.rms_error:.3g}"
+            )
+        ordered = [inputs[tensor.name] for tensor in compiled.plan.inputs]
+        return time(lambda: compiled.launch(ordered)).milliseconds
+
+    return timed
+
+
+def _tried(schedule: GpuSchedule, time: Time, done: dict[str, Trial], log: Path | None) -> Trial:
+    name = hashlib.sha256(schedule.to_yaml().encode()).hexdigest()[:12]
+    if name not in done:
+        try:
+            done[name] = Trial(schedule, time(schedule))
+        except FaultsError as error:
+            done[name] = Trial(schedule, math.inf, str(error).splitlines()[0][:300])
+        if log is not None:
+            _write_trials(log, done)
+    return done[name]
+
+
+def _trials(log: Path) -> dict[str, Trial]:
+    return {
+        name: Trial(
+            GpuSchedule.model_validate(entry["schedule"]),
+            float(entry.get("milliseconds", math.inf)),
+            entry.get("remark", ""),
+        )
+        for name, entry in _entries(log).items()
+    }
+
+
+def _write_trials(log: Path, done: dict[str, Trial]) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    entries = {}
+    for name, trial in done.items():
+        failed = math.isinf(trial.milliseconds)
+        figure = {"remark": trial.remark} if failed else {"milliseconds": trial.milliseconds}
+        entries[name] = {**figure, "schedule": trial.schedule.as_data()}
+    log.write_text(write(entries))
 
 
 def _entries(path: Path) -> dict[str, Any]:
