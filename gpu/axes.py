@@ -77,7 +77,12 @@ def _axes_of(graph: Graph, nodes: Iterable[Node]) -> tuple[str, ...]:
 
 def _plan(axis: str, extent: int, plan: KernelSchedule, graph: Graph, product: bool) -> AxisPlan:
     if axis in plan.unroll:
-        return AxisPlan(axis, extent, unroll=True)
+        tile = plan.tile.get(axis, 1)
+        tiles = -(-extent // tile)
+        if axis not in plan.grid:
+            return AxisPlan(axis, extent, tile, unroll=tiles)
+        points = min(plan.chunk.get(axis, 1), tiles)
+        return AxisPlan(axis, extent, tile, 1, -(-tiles // points), points)
     whole = power_of_two(extent)
     if axis not in plan.grid and axis not in plan.loop:
         side = SMALLEST_PRODUCT_SIDE if product and extent > 1 else 1
@@ -115,16 +120,20 @@ def _faults(
     for axis, tile in plan.tile.items():
         if tile != power_of_two(tile):
             faults.append(f"{where}.tile.{axis}: tile must be a power of two, got {tile}")
-        if axis in extents and axis not in plan.grid and axis not in plan.loop:
-            faults.append(f"{where}.tile.{axis}: a tiled axis must be in grid or loop, got neither")
+        if axis in extents and axis not in {*plan.grid, *plan.loop, *plan.unroll}:
+            faults.append(
+                f"{where}.tile.{axis}: a tiled axis must be in grid, loop or unroll, got none"
+            )
     for axis in plan.chunk:
-        if axis not in plan.grid or axis not in plan.loop:
-            faults.append(f"{where}.chunk.{axis}: axis must be in grid and loop, got only one")
+        if axis not in plan.grid or axis not in {*plan.loop, *plan.unroll}:
+            faults.append(
+                f"{where}.chunk.{axis}: axis must be in grid and in loop or unroll, got another"
+            )
     for axis in plan.group:
         if axis not in plan.grid:
             faults.append(f"{where}.group.{axis}: axis must be in grid, got it elsewhere")
-    for axis in set(plan.unroll) & {*plan.grid, *plan.loop, *plan.tile}:
-        faults.append(f"{where}.unroll: axis must be in neither grid, loop nor tile, got {axis!r}")
+    for axis in sorted(set(plan.unroll) & set(plan.loop)):
+        faults.append(f"{where}.unroll: axis must not be in loop too, got {axis!r}")
     recurrent = {node.axis for node in nodes if node.op == "earlier"}
     for axis in sorted(recurrent):
         if axis not in plan.loop or axis in plan.grid or plan.tile.get(axis, 1) != 1:

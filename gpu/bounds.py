@@ -17,6 +17,7 @@ from dataflow.index import Affine, affine
 from dataflow.nodes import Graph
 from gpu.plan import (
     AxisPlan,
+    Barrier,
     Bound,
     Cast,
     Dot,
@@ -80,7 +81,7 @@ def _bound(axes: Mapping[str, AxisPlan], form: Affine, axis: str, least: bool) -
             if name == axis:
                 return None
             programs = programs + coefficient * affine(name)
-    step = -form.coefficient(axis) * axes[axis].tile
+    step = -form.coefficient(axis) * axes[axis].stride
     return Bound(programs + constant, step)
 
 
@@ -108,7 +109,7 @@ def _idle(loop: Loop, mask: Mask) -> bool:
     known: dict[str, Known] = {c.value.name: f"same {c.value.name}" for c in loop.carried}
     inits = {f"same {c.value.name}": c.init for c in loop.carried}
     for statement in loop.body:
-        if isinstance(statement, Store | Publish | Loop):
+        if isinstance(statement, Store | Publish | Barrier | Loop):
             return False
         out = getattr(statement, "out", None)
         if out is None:
@@ -135,7 +136,8 @@ def _known(statement: Statement, known: Mapping[str, Known], inits: Mapping[str,
     if isinstance(statement, Dot):
         nothing = of(statement.left) == 0.0 or of(statement.right) == 0.0
         return of(statement.acc) if nothing else ""
-    assert isinstance(statement, Map)
+    if not isinstance(statement, Map):
+        return ""
     return _pointwise(statement.fn, [of(arg) for arg in statement.args], inits)
 
 

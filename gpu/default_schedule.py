@@ -29,6 +29,8 @@ WHOLE_ROW = 32768
 """Longest row of a kernel without products that lies whole in the tile."""
 ROW_ELEMENTS = 4096
 """Elements that a program of a kernel without products works on at once."""
+HELD_BYTES = 240 * 1024
+"""Weights that a program's registers hold over a time loop, of the 256 KiB that a core has."""
 LONGEST_BETWEEN = 1024
 """Longest axis over which one product of a kernel feeds the next."""
 
@@ -279,13 +281,70 @@ def _persistent(
     work: _Work, recurrent: list[str], exchanged: Mapping[str, str], card: Card
 ) -> dict:
     """All programs resident, each with its share of the exchanged axis for all steps."""
+    graph = work.graph
     (axis, *_) = exchanged
-    extent = work.graph.extent(axis)
-    tile = min(power_of_two(-(-extent // card.cores)), power_of_two(extent))
-    shared = power_of_two(max(work.graph.extent(other) for other in exchanged.values()))
-    gates = len([node for node in work.nodes if node.op == "einsum"])
-    warps = 4 if gates * tile * shared <= 2**14 else 8
-    return {"tile": {axis: tile}, "grid": [axis], "loop": recurrent, "warps": warps, "stages": 1}
+    renamed = exchanged[axis]
+    tile, points = _share(graph.extent(axis), card.cores)
+    depth = _depth(graph.extent(renamed))
+    plan: dict = {"grid": [axis], "loop": recurrent, "warps": 8, "stages": 1}
+    if _has_matrices(work, recurrent):  # several sequences: the tensor cores want 16 rows
+        tile, points = max(16, power_of_two(tile * points)), 1
+        return {**plan, "tile": {axis: tile}}
+    unroll = [renamed] if depth < graph.extent(renamed) else []
+    tiles = {axis: tile, **({renamed: depth} if unroll else {})}
+    plan["reload"] = _too_many(work, recurrent, tile * points * graph.extent(renamed))
+    if points > 1:
+        unroll.append(axis)
+    chunk = {axis: points} if points > 1 else {}
+    return {**plan, "tile": tiles, "unroll": unroll, "chunk": chunk}
+
+
+def _too_many(work: _Work, recurrent: list[str], elements: int) -> list[str]:
+    """Weights, of `elements` a program each, that its registers cannot hold over all steps."""
+    graph = work.graph
+    sums = [node for node in work.nodes if node.op == "einsum"]
+    weights = [
+        name
+        for node in sums
+        for name in node.args
+        if not set(recurrent) & set(graph.node(name).axes)
+    ]
+    held = max(0, HELD_BYTES // (2 * elements))
+    return weights[held:]
+
+
+def _has_matrices(work: _Work, recurrent: list[str]) -> bool:
+    """Whether some product is one of matrices at a single step of the recurrence."""
+    sides = [product_sides(work.graph, node) for node in work.products]
+    return any(
+        all(any(work.graph.extent(a) > 1 for a in side if a not in recurrent) for side in found[1:])
+        for found in sides
+        if found is not None
+    )
+
+
+def _share(extent: int, cores: int) -> tuple[int, int]:
+    """Tile and tiles of a program's share of an axis, so that programs are at most `cores`.
+
+    >>> [_share(extent, 132) for extent in (1024, 1536, 2560, 2816)]
+    [(8, 1), (4, 3), (4, 5), (8, 3)]
+    """
+    least = -(-extent // cores)
+    shares = range(least, max(least, least * 9 // 8) + 1)
+    tile = max(share & -share for share in shares)
+    return tile, next(share // tile for share in shares if share & -share == tile)
+
+
+def _depth(extent: int) -> int:
+    """Lanes of a tile of a long row: a power of two that pads it by less than a sixteenth.
+
+    >>> [_depth(extent) for extent in (1024, 1536, 2816, 2050)]
+    [1024, 512, 256, 128]
+    """
+    tile = power_of_two(extent)
+    while tile > 16 and -(-extent // tile) * tile * 16 > extent * 17:
+        tile //= 2
+    return tile
 
 
 def _tiles(work: _Work, free: list[str]) -> dict[str, int]:

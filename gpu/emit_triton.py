@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from dataflow.index import Affine
 from gpu.orders import operands
 from gpu.plan import (
+    Barrier,
     Bound,
     Cast,
     Dot,
@@ -88,6 +89,25 @@ FUNCTIONS = {
 }
 """Triton's text for each row of `dataflow.ops.MAPS`."""
 
+HELPERS = {
+    "_tanh": """@triton.jit
+def _tanh(x):
+    z = x * x
+    tail = ((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z
+    near = x + x * z * ((tail + 1.33314422036e-1) * z - 3.33332819422e-1)
+    far = 1.0 - 2.0 / (tl.exp(2.0 * tl.abs(x)) + 1.0)
+    return tl.where(tl.abs(x) < 0.625, near, tl.where(x < 0, -far, far))
+""",
+    "_nearest_bf16": """@triton.jit
+def _nearest_bf16(x):
+    bits = x.to(tl.uint32, bitcast=True)
+    bits = bits + 0x7FFF + ((bits >> 16) & 1)
+    return (bits & 0xFFFF0000).to(tl.float32, bitcast=True).to(tl.bfloat16)
+""",
+}
+"""Functions that the text defines where it uses them. `_tanh` keeps fp32's relative error near 0
+(polynomial of Cephes' tanhf), where 2 sigmoid(2x) - 1 cancels; 16-bit types do without."""
+
 REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
 DOT_PRECISION = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"'}
 
@@ -109,11 +129,13 @@ def source(plan: Plan, interpreted: bool = False) -> str:
     """Return the text of a module that holds all kernels of `plan`.
 
     interpreted: for Triton's interpreter, whose products multiply the bit patterns of bf16 numbers
-    (3.6 to 3.9); their operands are widened to fp32 first, in which bf16 products are exact.
+    and whose casts to bf16 cut off instead of rounding (3.6 to 3.9). Operands of products are
+    widened to fp32 first, in which bf16 products are exact, and casts round before they cut.
     """
-    parts = [HEAD.format(name=plan.name, precision=plan.precision)]
-    parts += [_Text(plan, kernel, interpreted).function() for kernel in plan.kernels]
-    return "\n\n".join(parts)
+    functions = [_Text(plan, kernel, interpreted).function() for kernel in plan.kernels]
+    helpers = [text for name, text in HELPERS.items() if any(f"{name}(" in f for f in functions)]
+    head = HEAD.format(name=plan.name, precision=plan.precision)
+    return "\n\n".join([head, *helpers, *functions])
 
 
 def arguments(plan: Plan, kernel: Kernel) -> tuple[Argument, ...]:
@@ -131,6 +153,7 @@ class _Text:
 
     def __init__(self, plan: Plan, kernel: Kernel, interpreted: bool):
         self.interpreted = interpreted
+        self.exact = plan.precision in ("fp32", "tf32")
         self.tensors: Mapping[str, Tensor] = plan.tensors
         self.kernel = kernel
         self.axes = kernel.axes
@@ -245,12 +268,17 @@ class _Text:
             self.put(f"{statement.out.name} = tl.permute({statement.arg.name}, ({places}))")
         elif isinstance(statement, Cast):
             same = statement.out.type == statement.arg.type
+            if self.interpreted and (statement.arg.type, statement.out.type) == ("fp32", "bf16"):
+                self.put(f"{statement.out.name} = _nearest_bf16({statement.arg.name})")
+                return
             cast = "" if same else f".to({TYPES[statement.out.type]})"
             self.put(f"{statement.out.name} = {statement.arg.name}{cast}")
         elif isinstance(statement, Store):
             self._store(statement)
         elif isinstance(statement, Publish):
             self._publish(statement)
+        elif isinstance(statement, Barrier):
+            self._barrier(statement)
         elif isinstance(statement, Fetch):
             self._fetch(statement)
 
@@ -327,14 +355,22 @@ class _Text:
         mask = f", mask={held}" if held else ""
         type_ = TYPES[self.tensors[publish.tensor].type]
         self.put(f"tl.store({address}, {publish.arg.name}.to({type_}){mask})")
-        barrier = pointer(publish.barrier)
-        programs = self.kernel.programs
+
+    def _barrier(self, barrier: Barrier) -> None:
+        """Arrive, then wait until as many have arrived as there are programs times steps."""
+        counter = pointer(barrier.tensor)
+        wanted = f"({_step(barrier.loop)} + 1) * {self.kernel.programs}"
         self.put("tl.debug_barrier()")
-        self.put(f'tl.atomic_add({barrier}, 1, sem="release", scope="gpu")')
-        poll = f'tl.atomic_add({barrier}, 0, sem="acquire", scope="gpu")'
-        self.put(f"while {poll} < ({step} + 1) * {programs}:")
-        self.put("    pass")
+        self.put(f'tl.atomic_add({counter}, 1, sem="release", scope="gpu")')
+        self.put(f"arrived = {self._arrivals(counter)}")
+        self.put(f"while arrived < {wanted}:")
+        self.put(f"    arrived = {self._arrivals(counter)}")
         self.put("tl.debug_barrier()")
+
+    def _arrivals(self, counter: str) -> str:
+        """An acquiring load, which many programs can do at once, unlike an atomic addition."""
+        load = '"ld.acquire.gpu.global.b32 $0, [$1];", "=r,l"'
+        return f"tl.inline_asm_elementwise({load}, [{counter}], tl.int32, False, 1)"
 
     def _fetch(self, fetch: Fetch) -> None:
         step = _step(fetch.loop)
@@ -399,6 +435,8 @@ class _Text:
                 a, b = (self.operand(arg, axes) for arg in inner.args)
                 return f"tl.exp2({a} * {LOG2_E!r} - {b} * {LOG2_E!r})"
         args = [self.operand(arg, axes) for arg in statement.args]
+        if statement.fn == "tanh" and self.exact:
+            return f"_tanh({args[0]})"
         return FUNCTIONS[statement.fn].format(*args)
 
     def operand(self, operand: Operand, axes: tuple[str, ...]) -> str:
@@ -419,7 +457,7 @@ class _Text:
             parts.append(_program(axis))
         elif plan.loop > 1 or axis in self._loops():
             parts.append(_step(axis))
-        base = f"{parts[0]} * {plan.tile}" if parts and plan.tile > 1 else "".join(parts)
+        base = f"{parts[0]} * {plan.stride}" if parts and plan.stride > 1 else "".join(parts)
         return base, _lane(axis) if plan.tile > 1 else ""
 
     def _loops(self) -> set[str]:

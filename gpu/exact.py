@@ -15,7 +15,7 @@ from typing import Any
 
 from dataflow.check import unit_roundoff
 from dataflow.request import Request
-from gpu.peers import Peer, eager, flops, free_axes, input_scale, precision_of_products
+from gpu.peers import Peer, eager, free_axes, input_scale, precision_of_products
 from gpu.run import Compiled, torch_type
 
 EAGER_FACTOR = 2.0
@@ -121,10 +121,14 @@ def _slices(
 
 def reference_work(request: Request) -> float:
     """Operations that the NumPy reference of the plain graph takes, about."""
-    s = request.sizes
-    if request.kernel == "fft_conv":
-        return 2.0 * s["batch"] * s["channels"] * s["n"] ** 2
-    return max(flops(request), float(_largest(request)))
+    graph = request.plain
+    total = 0.0
+    for node in graph.nodes:
+        axes = set(node.axes)
+        if node.op in ("einsum", "reduce"):
+            axes |= {axis for name in node.args for axis in graph.node(name).axes}
+        total += 2.0 * math.prod(graph.extent(axis) for axis in axes)
+    return total
 
 
 def _largest(request: Request) -> int:

@@ -17,7 +17,7 @@ from dataflow.nodes import Graph, Node, live
 from gpu.axes import plan_axes
 from gpu.bounds import bounded
 from gpu.orders import ordered
-from gpu.plan import Fetch, Kernel, Load, Plan, Publish, Statement, Store, Tensor
+from gpu.plan import Barrier, Fetch, Kernel, Load, Plan, Publish, Statement, Store, Tensor
 from gpu.schedule import GpuSchedule, GpuScheduleError, KernelSchedule
 from gpu.scopes import Nest
 from gpu.tiles import Kernel as TileKernel
@@ -191,7 +191,6 @@ def _arguments(body: tuple[Statement, ...], axes: Mapping) -> tuple[str, ...]:
             read[statement.tensor] = None
         elif isinstance(statement, Store):
             written[statement.tensor] = None
-        elif isinstance(statement, Publish):
+        elif isinstance(statement, Publish | Barrier):
             read[statement.tensor] = None
-            read[statement.barrier] = None
     return tuple(dict.fromkeys((*read, *written)))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from gpu.plan import (
     AxisPlan,
+    Barrier,
     Carried,
     Cast,
     Dot,
@@ -294,6 +295,8 @@ class _Rewrite:
             return [
                 replace(statement, out=self.value(statement.out), arg=self.value(statement.arg))
             ]
+        if isinstance(statement, Barrier):
+            return [statement]
         if isinstance(statement, Store | Publish):
             return [replace(statement, arg=self.value(statement.arg))]
         return [replace(statement, out=self.value(statement.out))]

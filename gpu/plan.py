@@ -3,12 +3,14 @@
 A Plan is a list of kernels that run one after the other over tensors in device memory. A kernel is
 a small program over tiles. Every axis of the graph has one `AxisPlan` in a kernel:
 
-    coordinate = (program * loop + step) * tile + lane
+    coordinate = ((program * loop + step) * unroll + point) * tile + lane
 
-where `program` is the program's place in the grid along the axis, `step` the loop's count, and
-`lane` the place inside the tile. A tile value has one dimension for each axis of more than one
-lane, in the order of `Value.axes`; axes of a single lane have none. Tile sizes are powers of two;
-points past an axis's extent are padding, and lowering has put a mask wherever padding would show.
+where `program` is the program's place in the grid along the axis, `step` the loop's count, `point`
+one of several tiles that are written out one after the other, and `lane` the place inside the tile.
+Forms in statements are over the coordinate at point 0; lowering has added `point * tile`. A tile
+value has one dimension for each axis of more than one lane, in the order of `Value.axes`; axes of
+a single lane have none. Tile sizes are powers of two; points past an axis's extent are padding,
+and lowering has put a mask wherever padding would show.
 """
 
 from __future__ import annotations
@@ -23,19 +25,34 @@ MEMORY_TYPES = ("fp32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int32")
 
 @dataclass(frozen=True)
 class AxisPlan:
-    """How a kernel runs along one axis of the graph, in points (see the module's text)."""
+    """How a kernel runs along one axis of the graph (see the module's text)."""
 
     axis: str
     extent: int
     tile: int = 1
     loop: int = 1
     grid: int = 1
-    unroll: bool = False
+    unroll: int = 1
 
     @property
     def padded(self) -> bool:
         """Whether some coordinate lies past the extent."""
-        return self.tile * self.loop * self.grid > self.extent
+        return self.stride * self.loop * self.grid > self.extent
+
+    @property
+    def stride(self) -> int:
+        """Points between two steps."""
+        return self.tile * self.unroll
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the coordinate at point 0 is always 0."""
+        return self.tile == self.loop == self.grid == 1
+
+    @property
+    def reach(self) -> int:
+        """One more than the greatest coordinate at point 0."""
+        return (self.loop * self.grid - 1) * self.stride + self.tile
 
 
 @dataclass(frozen=True)
@@ -206,18 +223,24 @@ class Loop:
 
 @dataclass(frozen=True)
 class Publish:
-    """A step's tile becomes visible to every program: stored to the exchange tensor, barrier.
+    """A step's tile goes to the exchange tensor, where every program can read it.
 
-    The tensor's first dimension is the parity of the step; `index` says the rest. The state
-    before the first step is `init` (0, as nothing else is needed yet).
+    The tensor's first dimension is the parity of the step; `index` says the rest.
     """
 
     tensor: str
-    barrier: str
     loop: str
     index: tuple[Affine, ...]
     arg: Value
     guards: tuple[Affine, ...] = ()
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All programs have come to the end of this step, and what they published can be seen."""
+
+    tensor: str
+    loop: str
 
 
 @dataclass(frozen=True)
@@ -232,7 +255,19 @@ class Fetch:
 
 
 Statement = (
-    Load | Form | Map | Mask | Dot | Reduce | Permute | Cast | Store | Loop | Publish | Fetch
+    Load
+    | Form
+    | Map
+    | Mask
+    | Dot
+    | Reduce
+    | Permute
+    | Cast
+    | Store
+    | Loop
+    | Publish
+    | Barrier
+    | Fetch
 )
 
 

@@ -256,6 +256,8 @@ def _prepare(where: str) -> None:
             "TRITON_INTERPRET: must be 1 before triton is loaded to run in the interpreter; "
             "this process has loaded it as a compiler"
         )
+    if interpreting:
+        _mend_interpreter()
     if where == "gpu" and interpreting:
         raise GpuError("TRITON_INTERPRET: must not be set to run on the GPU")
     if where == "gpu" and not torch.cuda.is_available():
@@ -263,6 +265,26 @@ def _prepare(where: str) -> None:
             "gpu: must be a CUDA device that torch sees, got none; "
             "the interpreter runs the same kernels on the CPU"
         )
+
+
+def _mend_interpreter() -> None:
+    """Have tensors as loop bounds, which numpy 2.4 took from the interpreter of Triton 3.6.
+
+    It makes an int of an array of one number and one dimension; later Tritons squeeze it first.
+    """
+    from triton.runtime import interpreter
+
+    patch: Any = interpreter._patch_lang_tensor
+    if getattr(patch, "mended", False):
+        return
+
+    def mended(tensor: Any, scope: Any) -> Any:
+        made = patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+        return made
+
+    mended.mended = True  # type: ignore[attr-defined]
+    interpreter._patch_lang_tensor = mended
 
 
 def _zeroed(graph: Graph, plan: Plan) -> frozenset[str]:

@@ -6,9 +6,9 @@
         tile: {n: 128}       # points of an axis in one tile; axes not named: all points
         grid: [n, heads, batch]   # axes spread over programs, the fastest first
         loop: [m.b]          # axes walked one tile after the other, outermost first
-        chunk: {batch: 16}   # of an axis in both: tiles that one program walks
+        chunk: {batch: 16}   # of an axis in grid and loop (or unroll): tiles that one program walks
         group: {i: 8}        # tiles of i that stay together in the grid, for the L2 cache
-        unroll: [s]          # axes written out point by point
+        unroll: [s]          # axes written out tile by tile (point by point without a tile)
         reload: [t2.c]       # values read from memory again at every step, not held over the loop
         warps: 8
         stages: 3            # loop steps whose loads are in flight

@@ -3,7 +3,7 @@
 A node's value is asked for at some place among the loops and worked out in the outermost loop in
 which all of its axes are known, so that what does not change inside a loop is hoisted out of it,
 and what several readers ask for is worked out once. An axis that the schedule unrolls gives one
-value for each of its points.
+value for each of its tiles.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gpu.axes import product_sides
 from gpu.pads import ANY, FINITE, Pad, Pads, is_finite, map_pads, product_pads
 from gpu.plan import (
     AxisPlan,
+    Barrier,
     Carried,
     Cast,
     Dot,
@@ -40,12 +41,21 @@ from gpu.schedule import GpuScheduleError, KernelSchedule
 from gpu.scopes import Loops, Nest, levels, roots_within
 
 Points = Mapping[str, int]
-"""The point of each unrolled axis for which a value is worked out."""
+"""Which tile of each unrolled axis a value is worked out for."""
 
 Made = Value | float
 Key = tuple[str, tuple[tuple[str, int], ...]]
 
 WAVES = ("cos_turn", "sin_turn")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A value that the steps of loop `axis` hand to all programs; `kept`: its other axes."""
+
+    source: Node
+    axis: str
+    kept: tuple[str, ...]
 
 
 @dataclass
@@ -58,7 +68,7 @@ class Scope:
     values: dict[Key, Made] = field(default_factory=dict)
     carried: dict[Key, tuple[Value, Operand]] = field(default_factory=dict)
     sums: list[Carried] = field(default_factory=list)
-    published: dict[str, Publish] = field(default_factory=dict)
+    published: dict[str, Published] = field(default_factory=dict)
 
 
 @dataclass
@@ -154,8 +164,10 @@ class Kernel:
                 made = self.tile(body, self.value(body, self.graph.node(name), dict(points)))
                 made = self._spread(body, made, value.axes)
                 carried[found] = Carried(value, init, made)
-        for publish in body.published.values():
-            body.statements.append(publish)
+        for tensor, published in body.published.items():
+            self._publish(body, tensor, published)
+        if body.published:
+            self.put(body, Barrier("barrier", body.loops[-1]))
         return list(carried.values())
 
     def _accumulate(self, scope: Scope, body: Scope, node: Node, points: Points) -> Value:
@@ -258,13 +270,13 @@ class Kernel:
         points: Points,
     ) -> Value:
         """A load of `tensor` at forms of the node's axes; `guards` come on top of its bounds."""
-        at = {axis: affine(point) for axis, point in points.items()}
+        at = self.at(points)
         index = tuple(form.substitute(at) for form in forms)
         axes = self.dims(tuple(a for a in node.axes if any(f.coefficient(a) for f in index)))
         checks = [
             *(g.substitute(at) for g in guards),
             *self.bounds_guards(index, tensor.shape),
-            *(self.lane_guard(axis) for axis in self.padded(axes)),
+            *(self.lane_guard(axis, points) for axis in self.padded(axes)),
         ]
         out = Value(self.fresh(node.name), axes, tensor.type)
         kept = tuple(dict.fromkeys(g for g in checks if self._lowest(g) < 0))
@@ -277,7 +289,7 @@ class Kernel:
             return float(node.fill)
         if node.fn in WAVES:
             return self._wave(scope, node, points, 1.0)
-        at = {axis: affine(point) for axis, point in points.items()}
+        at = self.at(points)
         form = node.index[0].substitute(at)
         if not form.symbols():
             return float(form.constant)
@@ -392,7 +404,7 @@ class Kernel:
 
     def _whole(self, axis: str) -> bool:
         plan = self.axes[axis]
-        return plan.loop == plan.grid == 1 and not plan.unroll
+        return plan.loop == plan.grid == plan.unroll == 1
 
     def _earlier(self, scope: Scope, node: Node, points: Points) -> Made:
         if not scope.loops or scope.loops[-1] != node.axis:
@@ -432,42 +444,32 @@ class Kernel:
             return None
         if any(step != axis for step in scope.loops[-1:]):
             raise self._unreadable(node, f"{', '.join(across)} outside the loop over {axis}")
-        kept = [a for a in source.axes if a != axis]
+        kept = tuple(a for a in source.axes if a != axis)
         shape = (2, *self.graph.shape(kept))
         exchange = Tensor(f"{source.name}.exchange", "exchange", shape, self.operand_type)
         barrier = Tensor("barrier", "barrier", (1,), "int32")
         self.tensors.setdefault(exchange.name, exchange)
         self.tensors.setdefault(barrier.name, barrier)
-        index = tuple(f for a, f in zip(source.axes, forms, strict=True) if a != axis)
+        at = self.at(points)
+        index = tuple(
+            f.substitute(at) for a, f in zip(source.axes, forms, strict=True) if a != axis
+        )
         axes = self.dims(node.axes)
-        guards = self.guards(index, shape[1:], axes)
         out = self.named(node.name, axes, self.operand_type)
         self.pads[out.name] = dict.fromkeys(self.padded(axes), 0.0)
+        guards = self.guards(index, shape[1:], points)
         self.put(scope, Fetch(out, exchange.name, axis, index, guards))
-        self._publish(scope, source, exchange, barrier, axis, kept)
+        scope.published.setdefault(exchange.name, Published(source, axis, kept))
         return out
 
-    def _publish(
-        self,
-        scope: Scope,
-        source: Node,
-        exchange: Tensor,
-        barrier: Tensor,
-        axis: str,
-        kept: Sequence[str],
-    ) -> None:
-        if exchange.name in scope.published:
-            return
-        own = tuple(affine(a) for a in kept)
-        placeholder = Value("", ())
-        scope.published[exchange.name] = Publish(
-            exchange.name, barrier.name, axis, own, placeholder
-        )
-        made = self.tile(scope, self.value(scope, source, {}))
-        guards = self.guards(own, exchange.shape[1:], made.axes)
-        scope.published[exchange.name] = Publish(
-            exchange.name, barrier.name, axis, own, made, guards
-        )
+    def _publish(self, scope: Scope, tensor: str, published: Published) -> None:
+        """Hand a step's tiles to all programs."""
+        shape = self.tensors[tensor].shape[1:]
+        for points in self.instances(published.kept):
+            made = self.tile(scope, self.value(scope, published.source, points))
+            index = tuple(affine(a).substitute(self.at(points)) for a in published.kept)
+            guards = self.guards(index, shape, points)
+            self.put(scope, Publish(tensor, published.axis, index, made, guards))
 
     def _last_in_tile(self, scope: Scope, node: Node, points: Points) -> Made:
         """The last point of an axis that lies inside the tile."""
@@ -556,7 +558,7 @@ class Kernel:
 
     def _mask(self, scope: Scope, node: Node, points: Points) -> Made:
         made = self._argument(scope, node.args[0], points)
-        at = {axis: affine(point) for axis, point in points.items()}
+        at = self.at(points)
         form = node.index[0].substitute(at)
         if self._lowest(form) >= 0:
             return made
@@ -587,7 +589,8 @@ class Kernel:
             made = self.tile(scope, self.value(scope, source, {**points, **inner}))
             made = self.number(scope, made)
             made = self._spread(scope, made, self.dims((*made.axes, *lost)))
-            part = self._reduced(scope, node.name, node.fn, made, self.dims(lost))
+            asked = {**points, **inner}
+            part = self._reduced(scope, node.name, node.fn, made, self.dims(lost), asked)
             total = (
                 part if total is None else self._mapped(scope, node.name, combine, (total, part))
             )
@@ -595,12 +598,18 @@ class Kernel:
         return self._spread(scope, total, self.dims(node.axes))
 
     def _reduced(
-        self, scope: Scope, name: str, fn: str, made: Value, lost: tuple[str, ...]
+        self,
+        scope: Scope,
+        name: str,
+        fn: str,
+        made: Value,
+        lost: tuple[str, ...],
+        points: Points,
     ) -> Value:
         if not lost:
             return made
         identity = reduce_row(fn).identity
-        made = self._clean(scope, made, lost, identity)
+        made = self._clean(scope, made, lost, identity, points)
         out = self.named(name, tuple(axis for axis in made.axes if axis not in lost))
         self.pads[out.name] = {
             axis: FINITE if is_finite(pad) else ANY
@@ -610,14 +619,22 @@ class Kernel:
         self.put(scope, Reduce(out, fn, made, lost))
         return out
 
-    def _clean(self, scope: Scope, made: Value, axes: Iterable[str], identity: float) -> Value:
+    def _clean(
+        self, scope: Scope, made: Value, axes: Iterable[str], identity: float, points: Points
+    ) -> Value:
         """`made` with `identity` on padded lanes of `axes`, masked only where it holds another."""
         pads = self.pads[made.name]
-        dirty = [a for a in self.padded(axes) if a in made.axes and pads.get(a) != identity]
+        dirty = [
+            a
+            for a in self.padded(axes)
+            if a in made.axes
+            and pads.get(a) != identity
+            and self._lowest(self.lane_guard(a, points)) < 0
+        ]
         if not dirty:
             return made
         out = self.named(f"{made.name}_in", made.axes, made.type)
-        self.put(scope, Mask(out, made, tuple(self.lane_guard(a) for a in dirty), identity))
+        self.put(scope, Mask(out, made, tuple(self.lane_guard(a, points) for a in dirty), identity))
         cleaned = dict.fromkeys(dirty, identity)
         self.pads[out.name] = {**pads, **cleaned}
         for each in _chain(scope):
@@ -629,22 +646,49 @@ class Kernel:
     def _einsum(
         self, scope: Scope, node: Node, points: Points, acc: Value | None, sign: float = 1.0
     ) -> Value:
-        lost = contracted(node, self.graph)
-        total = acc
-        for inner in self.instances(lost):
-            total = self._product(scope, node, {**points, **inner}, total, sign)
-        assert total is not None
-        return total
-
-    def _product(
-        self, scope: Scope, node: Node, points: Points, acc: Value | None, sign: float
-    ) -> Value:
+        """A sum of products: on the tensor cores where it is one of two matrices."""
+        each = [{**points, **inner} for inner in self.instances(contracted(node, self.graph))]
         sides = product_sides(self.graph, node)
         if sides is not None:
             batch, m, n, k = (self.dims(side) for side in sides)
             if m and n and k:
-                return self._dot(scope, node, points, acc, sign, batch, m, n, k)
-        lost = contracted(node, self.graph)
+                total = acc
+                for one in each:
+                    total = self._dot(scope, node, one, total, sign, batch, m, n, k)
+                assert total is not None
+                return total
+        return self._pointwise_sum(scope, node, each, acc, sign)
+
+    def _pointwise_sum(
+        self,
+        scope: Scope,
+        node: Node,
+        each: Sequence[Points],
+        acc: Value | None,
+        sign: float,
+    ) -> Value:
+        """Terms are added up lane by lane over unrolled tiles, then over the lanes, once."""
+        lost = self.dims(contracted(node, self.graph))
+        total: Value | None = None
+        for points in each:
+            term = self.number(scope, self._term(scope, node, points, sign))
+            term = self._spread(scope, term, self.dims((*term.axes, *lost)))
+            term = self._clean(scope, term, lost, 0.0, points)
+            total = (
+                term
+                if total is None
+                else self._mapped(scope, f"{node.name}_terms", "add", (total, term))
+            )
+        assert total is not None
+        cleared = dict.fromkeys(self.padded(lost), 0.0)
+        self.pads[total.name] = {**self.pads[total.name], **cleared}
+        part = self._reduced(scope, node.name, "sum", total, lost, each[-1])
+        if acc is None:
+            return self._spread(scope, part, self.dims(node.axes))
+        return self._mapped(scope, node.name, "add", (acc, part))
+
+    def _term(self, scope: Scope, node: Node, points: Points, sign: float) -> Value:
+        """The product of all arguments at one point, lane by lane."""
         made: Made = 1.0 if sign > 0 else -1.0
         asked = [self._argument(scope, name, points) for name in node.args]
         narrow = self._narrow(scope, asked)
@@ -656,12 +700,7 @@ class Kernel:
                 made = made * arg
             else:
                 made = self._mapped(scope, f"{node.name}_term", "mul", (made, arg))
-        tile = self.tile(scope, made)
-        tile = self._spread(scope, tile, self.dims((*tile.axes, *lost)))
-        part = self._reduced(scope, node.name, "sum", self.number(scope, tile), self.dims(lost))
-        if acc is None:
-            return self._spread(scope, part, self.dims(node.axes))
-        return self._mapped(scope, node.name, "add", (acc, part))
+        return self.tile(scope, made)
 
     def _narrow(self, scope: Scope, args: Sequence[Made]) -> bool:
         """Whether to multiply in 16 bits: two tiles as they lie in memory, one held over a loop.
@@ -704,9 +743,9 @@ class Kernel:
             self.pads[left.name].get(a) != 0.0 and self.pads[right.name].get(a) != 0.0
             for a in self.padded(k)
         ):
-            right = self._clean(scope, right, k, 0.0)
-        left = self._finite(scope, left, k)
-        right = self._finite(scope, right, k)
+            right = self._clean(scope, right, k, 0.0, points)
+        left = self._finite(scope, left, k, points)
+        right = self._finite(scope, right, k, points)
         out = self.named(node.name, (*batch, *m, *n))
         self.pads[out.name] = product_pads(
             self.padded(out.axes), self.pads[left.name], self.pads[right.name]
@@ -735,24 +774,24 @@ class Kernel:
             home.values[found] = self._wave(home, node, points, -1.0)
         return self.tile(scope, home.values[found])
 
-    def _finite(self, scope: Scope, made: Value, k: tuple[str, ...]) -> Value:
+    def _finite(self, scope: Scope, made: Value, k: tuple[str, ...], points: Points) -> Value:
         """A product's other side must be finite where one side is 0."""
         pads = self.pads[made.name]
         if all(is_finite(pads.get(axis, FINITE)) for axis in self.padded(k)):
             return made
-        return self._clean(scope, made, k, 0.0)
+        return self._clean(scope, made, k, 0.0, points)
 
     # --- stores -------------------------------------------------------------------------------
 
     def _store(self, scope: Scope, store: Store_) -> None:
         node = self.graph.node(store.node)
         for points in self.instances(node.axes):
-            at = {axis: affine(point) for axis, point in points.items()}
+            at = self.at(points)
             made = self.tile(scope, self.value(scope, node, points))
             made = self._spread(scope, made, self.dims(node.axes))
             index = tuple(form.substitute(at) for form in store.index)
             tensor = self.tensors[store.tensor]
-            guards = self.guards(index, tensor.shape, made.axes)
+            guards = self.guards(index, tensor.shape, points)
             made = self.cast(scope, made, tensor.type)
             self.put(scope, Store(store.tensor, index, made, guards))
 
@@ -773,8 +812,8 @@ class Kernel:
 
     def instances(self, axes: Iterable[str]) -> list[dict[str, int]]:
         """Every choice of a point for each unrolled axis among `axes`."""
-        unrolled = [axis for axis in axes if self.axes[axis].unroll]
-        ranges = [[(axis, i) for i in range(self.graph.extent(axis))] for axis in unrolled]
+        unrolled = [axis for axis in axes if self.axes[axis].unroll > 1]
+        ranges = [[(axis, i) for i in range(self.axes[axis].unroll)] for axis in unrolled]
         return [dict(choice) for choice in itertools.product(*ranges)]
 
     def fresh(self, name: str) -> str:
@@ -826,9 +865,18 @@ class Kernel:
         self.put(scope, Map(out, "spread", (made,)))
         return out
 
-    def lane_guard(self, axis: str) -> Affine:
+    def at(self, points: Points) -> dict[str, Affine]:
+        """What stands for each unrolled axis at its point, over its coordinate at point 0."""
+        return {
+            axis: affine(point)
+            if self.axes[axis].fixed
+            else affine(axis) + point * self.axes[axis].tile
+            for axis, point in points.items()
+        }
+
+    def lane_guard(self, axis: str, points: Points) -> Affine:
         """A form that is negative on padded lanes of `axis`."""
-        return affine(self.graph.extent(axis) - 1) - axis
+        return (affine(self.graph.extent(axis) - 1) - axis).substitute(self.at(points))
 
     def bounds_guards(self, index: Sequence[Affine], shape: Sequence[int]) -> list[Affine]:
         """Forms that are negative where a coordinate leaves its dimension."""
@@ -838,21 +886,18 @@ class Kernel:
         return guards
 
     def guards(
-        self, index: Sequence[Affine], shape: Sequence[int], axes: Iterable[str]
+        self, index: Sequence[Affine], shape: Sequence[int], points: Points
     ) -> tuple[Affine, ...]:
         """All guards of an access that can fail."""
-        lanes = [self.lane_guard(axis) for axis in index_axes(index) if self.axes[axis].padded]
+        lanes = [
+            self.lane_guard(axis, points) for axis in index_axes(index) if self.axes[axis].padded
+        ]
         checks = [*self.bounds_guards(index, shape), *lanes]
         return tuple(dict.fromkeys(g for g in checks if self._lowest(g) < 0))
 
     def _lowest(self, form: Affine) -> int:
         """The least value of a form over all coordinates, padded ones included."""
-        extents = {
-            axis: self.graph.extent(axis)
-            if (p := self.axes[axis]).unroll
-            else p.tile * p.loop * p.grid
-            for axis in form.symbols()
-        }
+        extents = {axis: self.axes[axis].reach for axis in form.symbols()}
         return form.bounds(extents)[0]
 
 
