@@ -224,7 +224,6 @@ def _peers(
     ours_ms: float,
 ) -> Iterator[Row]:
     for peer in peers(made):
-        given = {name: _as(tensor, peer) for name, tensor in inputs.items()}
         try:
             timing = time(lambda p=peer, g=inputs: p.call(g))
         except Exception as error:  # the library does not take this case, and says why

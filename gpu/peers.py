@@ -113,6 +113,7 @@ def _fft_conv(request: Request) -> list[Peer]:
     def convolve(t: Inputs, type_: Any) -> Any:
         n = t["u"].shape[-1]
         length = 2 * n if options.get("causal") else n
+        type_ = torch.float64 if t["u"].dtype == torch.float64 else type_
         u = t["u"] * t["g"] if options.get("gated") else t["u"]
         spectrum = torch.fft.rfft(u.to(type_), n=length) * torch.fft.rfft(
             t["k"].to(type_), n=length
