@@ -20,7 +20,7 @@ from typing import Any
 from dataflow.errors import FaultsError
 from dataflow.request import Request, read_settings, request
 from gpu.exact import Verdict, draw, judge
-from gpu.peers import flops, peers
+from gpu.peers import Peer, flops, peers
 from gpu.run import Compiled, compile, device_name, torch_type, versions
 from gpu.schedule import GpuSchedule
 from gpu.tune import known_schedule
@@ -224,8 +224,9 @@ def _peers(
     ours_ms: float,
 ) -> Iterator[Row]:
     for peer in peers(made):
+        given = {name: _as(tensor, peer) for name, tensor in inputs.items()}
         try:
-            timing = time(lambda p=peer, g=inputs: p.call(g))
+            timing = time(lambda p=peer, g=given: p.call(g))
         except Exception as error:  # the library does not take this case, and says why
             yield Row(case.case, peer.name, case.precision, remark=_line(error))
             continue
@@ -272,6 +273,10 @@ def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.5g}"
     return value
+
+
+def _as(tensor: Any, peer: Peer) -> Any:
+    return tensor.to(torch_type(peer.type)) if peer.type else tensor
 
 
 def least_bytes(compiled: Compiled) -> int:

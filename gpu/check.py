@@ -126,7 +126,7 @@ def _budget(
     """The largest rms error and its rule, None where neither eager PyTorch nor a rule says it."""
     import torch
 
-    peer = eager(request, precision)
+    peer = eager(request)
     if peer is None or len(exact) != 1:
         return None
     (right,) = exact.values()

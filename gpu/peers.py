@@ -19,19 +19,22 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Peer:
-    """A library's way to do the same: `call(inputs)` on torch tensors in the types of the plan."""
+    """A library's way to do the same: `call(inputs)` on torch tensors.
+
+    type: that of its inputs where it is not the plan's. They are converted before the call, so that
+    the library is not charged for it.
+    """
 
     name: str
     call: Callable[[Inputs], Any]
+    type: str = ""
 
 
-def eager(request: Request, precision: str) -> Peer | None:
-    """Return the plain PyTorch form of a kernel in a precision, None where there is none."""
+def eager(request: Request) -> Peer | None:
+    """Return the plain PyTorch form of a kernel, in the type of its inputs; None where none is."""
     if request.kernel == "attention":
         return Peer("sdpa-math", lambda t: _sdpa(request, t, "MATH"))
     found = peers(request)
-    if request.kernel == "fft_conv" and precision == "fp16":
-        return found[1] if len(found) > 1 else None
     return found[0] if found else None
 
 
@@ -110,21 +113,18 @@ def _fft_conv(request: Request) -> list[Peer]:
 
     options = request.options
 
-    def convolve(t: Inputs, type_: Any) -> Any:
+    def call(t: Inputs) -> Any:
         n = t["u"].shape[-1]
         length = 2 * n if options.get("causal") else n
-        type_ = torch.float64 if t["u"].dtype == torch.float64 else type_
         u = t["u"] * t["g"] if options.get("gated") else t["u"]
-        spectrum = torch.fft.rfft(u.to(type_), n=length) * torch.fft.rfft(
-            t["k"].to(type_), n=length
-        )
-        y = torch.fft.irfft(spectrum, n=length)[..., :n].to(t["u"].dtype)
+        spectrum = torch.fft.rfft(u, n=length) * torch.fft.rfft(t["k"], n=length)
+        y = torch.fft.irfft(spectrum, n=length)[..., :n]
         return y * t["w"] if options.get("gated") else y
 
-    found = [Peer("cufft-fp32", lambda t: convolve(t, torch.float32))]
+    found = [Peer("cufft-fp32", call, "fp32")]
     n = request.sizes.get("n", 1)
     if n & (n - 1) == 0:  # cuFFT takes half precision at powers of two only
-        found.append(Peer("cufft-fp16", lambda t: convolve(t, torch.float16)))
+        found.append(Peer("cufft-fp16", call, "fp16"))
     return found
 
 

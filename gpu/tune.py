@@ -137,7 +137,7 @@ def keep(graph: Graph, trial: Trial, folder: Path | None = None) -> Path:
     entries = _entries(path)
     entries[graph_key(graph, trial.schedule.precision)] = {
         "milliseconds": round(trial.milliseconds, 5),
-        "versions": versions(),
+        "versions": {name: str(version) for name, version in versions().items()},
         "schedule": trial.schedule.as_data(),
     }
     path.write_text(write(dict(sorted(entries.items()))))
