@@ -188,7 +188,7 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
     free = [axis for axis in _free_axes(work) if axis not in kept]
     if exchanged:
         return {"makes": _makes(graph, makes), **_persistent(work, recurrent, exchanged, card)}
-    tile = _tiles(work, free)
+    tile = _enough_programs(work, _tiles(work, free), free, card)
     loop = dict.fromkeys(recurrent, 1)
     loop.update(_long_sums(work, free, recurrent))
     hoisted = [axis for axis in free if _hoists(work, axis)]
@@ -365,6 +365,22 @@ def _tiles(work: _Work, free: list[str]) -> dict[str, int]:
                 wanted = PRODUCT_ROWS if lanes == 1 else PRODUCT_ROWS // 2 // lanes
                 tile[axis] = min(wanted, power_of_two(work.graph.extent(axis)))
     return _wide_enough(work, tile)
+
+
+def _enough_programs(
+    work: _Work, tile: dict[str, int], free: Iterable[str], card: Card
+) -> dict[str, int]:
+    """Halve the tiles of a product until every core has a program, down to 32 rows and columns."""
+    tile = dict(tile)
+    if not work.products:
+        return tile
+    while True:
+        programs = math.prod(-(-work.graph.extent(a) // tile.get(a, 1)) for a in free)
+        large = [axis for axis in tile if tile[axis] > 32]
+        if programs >= card.cores or not large or card.name == "interpreter":
+            return tile
+        axis = max(large, key=lambda a: (-(-work.graph.extent(a) // tile[a]), tile[a]))
+        tile[axis] //= 2
 
 
 def _wide_enough(work: _Work, tile: dict[str, int]) -> dict[str, int]:

@@ -78,11 +78,13 @@ def plan_transform(
     max_radix: int,
     radices: tuple[int, ...] | None,
     pair: bool = False,
+    first: int = 0,
 ) -> Plan:
     """Return the cheapest plan of `order` radices from 2 to `max_radix`, or that of `radices`.
 
     Raises RewriteError, beginning with `where`, where no radices reach the padded length or
-    those given do not fit. pair: circular plans transform two signals as one.
+    those given do not fit. pair: circular plans transform two signals as one. first:
+    the first radix, where it is not free.
     """
     if not any(_early(lengths, c) or _late(lengths, c) for c in lengths.offsets):
         raise RewriteError(
@@ -98,6 +100,12 @@ def plan_transform(
     if lengths.circular:
         exact = _factorings(lengths.result, order, max_radix)
         found += [Plan(one, False, ((0, 1),), pair) for one in exact]
+    found = [plan for plan in found if first in (0, plan.radices[0])]
+    if not found and first:
+        raise RewriteError(
+            f"{where}: first radix must begin a product of {order} radices that carries length "
+            f"{needed}, got {first}; 0 leaves it free"
+        )
     if not found:
         raise RewriteError(
             f"{where}: padded length must be at most {max_radix}^{order}, got {needed}; "
@@ -166,9 +174,7 @@ def _padded_radices(needed: int, order: int, max_radix: int) -> list[tuple[int, 
     found = []
     for tail in rest:
         step = math.prod(tail)
-        first = next((r for r in coarse if r * step >= needed), None)
-        if first is not None:
-            found.append((first, *tail))
+        found += [(r, *tail) for r in coarse if r * step >= needed]
     return found
 
 

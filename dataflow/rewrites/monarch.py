@@ -44,11 +44,14 @@ def monarch(
     max_radix: int = 256,
     radices: tuple[int, ...] | None = None,
     pair: bool = False,
+    first_radix: int = 0,
 ) -> Graph:
     """Return `graph` with each long convolution carried out by Fourier products of `order` digits.
 
     Any length: circular ones whose length has fitting factors are transformed as they are, all
     others are zero-padded. radices: those to use, instead of the cheapest up to `max_radix`.
+    first_radix: R1, where it is to be a certain one. A matrix unit may want its rows, R1 of them
+    (R1 / 2 where half of the frequencies are kept), to be many.
     pair: where the transform is circular, signals of neighbouring points of the first axis that
     the filter lacks are transformed two at a time (an odd last one beside zeros); a padded one
     keeps half of its frequencies instead, which takes less.
@@ -64,7 +67,7 @@ def monarch(
             f"graph {graph.name}: a sum over m of x[m] z[n - m + c] must be there, got none"
         )
     while convolution is not None:
-        graph = _rewrite(graph, convolution, order, max_radix, radices, pair)
+        graph = _rewrite(graph, convolution, order, max_radix, radices, pair, first_radix)
         convolution = find_convolution(graph)
     return graph
 
@@ -84,6 +87,7 @@ def _rewrite(
     max_radix: int,
     radices: tuple[int, ...] | None,
     pair: bool,
+    first_radix: int,
 ) -> Graph:
     _check_readers(graph, conv)
     lengths = Lengths(
@@ -92,7 +96,7 @@ def _rewrite(
         graph.extent(conv.axis),
         conv.offsets,
     )
-    plan = plan_transform(f"node {conv.y}", lengths, order, max_radix, radices, pair)
+    plan = plan_transform(f"node {conv.y}", lengths, order, max_radix, radices, pair, first_radix)
     draft = Draft(graph)
     chain = _Chain(draft, plan)
     n_axes = chain.digits("n", plan.first_digit(lengths.signal))
