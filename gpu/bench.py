@@ -22,9 +22,10 @@ from dataflow.request import Request, read_settings, request
 from gpu.exact import Verdict, draw, judge
 from gpu.peers import Peer, flops, peers
 from gpu.run import Compiled, compile, device_name, torch_type, versions
-from gpu.schedule import GpuSchedule
+from gpu.schedule import PRECISIONS, GpuSchedule
 from gpu.tune import known_schedule
 
+NEEDED = ("case", "kernel", "settings", "precision")
 FLUSH_BYTES = 256 * 2**20  # several times the L2 cache of any card of today
 LEAST_RUNS, MOST_RUNS, BUDGET_MS = 11, 101, 300.0
 HEAD_START_CYCLES = 600_000
@@ -97,21 +98,34 @@ class Row:
 def read_cases(path: Path) -> list[Case]:
     """Read a CSV file with columns case, kernel, settings, precision and perhaps rewrite.
 
-    Raises BenchError with the line of what is missing.
+    Raises BenchError with every fault and its line.
     """
+    if not path.is_file():
+        raise BenchError(f"{path}: file of cases must exist, got none")
     with path.open(newline="") as file:
         reader = csv.DictReader(file)
-        needed = ("case", "kernel", "settings", "precision")
-        missing = [name for name in needed if name not in (reader.fieldnames or ())]
+        missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
         if missing:
             raise BenchError(
-                f"{path}:1: columns must include {', '.join(needed)}, "
+                f"{path}:1: columns must include {', '.join(NEEDED)}, "
                 f"got none called {', '.join(missing)}"
             )
-        return [
-            Case(r["case"], r["kernel"], r["settings"], r["precision"], r.get("rewrite") or "")
-            for r in reader
-        ]
+        rows = [(f"{path}:{reader.line_num}", row) for row in reader]
+    faults = [fault for where, row in rows for fault in _faults(where, row)]
+    if faults:
+        raise BenchError(faults)
+    return [
+        Case(r["case"], r["kernel"], r["settings"], r["precision"], r.get("rewrite") or "")
+        for _, r in rows
+    ]
+
+
+def _faults(where: str, row: dict[str, str | None]) -> list[str]:
+    made = [f"{where}: {n} must be given, got nothing" for n in ("case", "kernel") if not row[n]]
+    if row["precision"] not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        made.append(f"{where}: precision must be one of {known}, got {row['precision']!r}")
+    return made
 
 
 def ceilings() -> Ceilings:

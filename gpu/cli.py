@@ -139,8 +139,8 @@ def bench(
     from gpu.bench import best_ratios, ceilings, write_rows
     from gpu.run import require_gpu
 
-    require_gpu()
     chosen = _cases(cases, set_, rewrite, precision, only)
+    require_gpu()
     limits = ceilings()
     predict = None if hw is None else partial(context.obj.predict, hw)
     rows = []
