@@ -355,16 +355,24 @@ def _tiles(work: _Work, free: list[str]) -> dict[str, int]:
     for node in work.products:
         sides = product_sides(work.graph, node)
         assert sides is not None
-        for side in sides[1:3]:
-            lanes = math.prod(
-                tile.get(a, 1) if a in free else power_of_two(work.graph.extent(a)) for a in side
-            )
+        for side, other in (sides[1:3], sides[2:0:-1]):
             spare = [axis for axis in side if axis in free]
-            if lanes < PRODUCT_ROWS // 2 and spare:
-                axis = max(spare, key=work.graph.extent)
-                wanted = PRODUCT_ROWS if lanes == 1 else PRODUCT_ROWS // 2 // lanes
-                tile[axis] = min(wanted, power_of_two(work.graph.extent(axis)))
+            lanes, beside = (_lanes(work, part, free, tile) for part in (side, other))
+            enough = lanes >= PRODUCT_ROWS // 2 or (lanes >= 16 and beside >= PRODUCT_ROWS // 2)
+            if enough or not spare:
+                continue
+            axis = max(spare, key=work.graph.extent)
+            wanted = PRODUCT_ROWS if lanes == 1 else PRODUCT_ROWS // 2 // lanes
+            tile[axis] = min(wanted, power_of_two(work.graph.extent(axis)))
     return _wide_enough(work, tile)
+
+
+def _lanes(work: _Work, side: Iterable[str], free: Iterable[str], tile: Mapping[str, int]) -> int:
+    """Rows or columns that one side of a product has in a tile."""
+    return math.prod(
+        tile.get(axis, 1) if axis in free else power_of_two(work.graph.extent(axis))
+        for axis in side
+    )
 
 
 def _enough_programs(

@@ -108,6 +108,7 @@ def _nearest_bf16(x):
 """Functions that the text defines where it uses them. `_tanh` keeps fp32's relative error near 0
 (polynomial of Cephes' tanhf), where 2 sigmoid(2x) - 1 cancels; 16-bit types do without."""
 
+ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1, "int32": 4}
 REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
 DOT_PRECISION = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"'}
 
@@ -139,8 +140,56 @@ def source(plan: Plan, interpreted: bool = False) -> str:
 
 
 def arguments(plan: Plan, kernel: Kernel) -> tuple[Argument, ...]:
-    """Return what each parameter of the kernel's function is, in order."""
-    return tuple(Argument(pointer(name), name) for name in kernel.args)
+    """Return what each parameter of the kernel's function is, in order.
+
+    A tensor that the kernel reaches through the copy engine has a parameter for each block that is
+    moved; one that some access reaches otherwise has a pointer.
+    """
+    found: dict[str, dict[tuple[int, ...] | None, None]] = {name: {} for name in kernel.args}
+    for statement in kernel.statements():
+        if isinstance(statement, Load | Store):
+            found[statement.tensor][block_of(plan.tensors, kernel, statement)] = None
+        elif isinstance(statement, Publish | Fetch | Barrier):
+            found[statement.tensor][None] = None
+    return tuple(
+        Argument(pointer(name) if block is None else descriptor(name, block), name, block)
+        for name, blocks in found.items()
+        for block in sorted(blocks, key=lambda block: block or ())
+    )
+
+
+def block_of(
+    tensors: Mapping[str, Tensor], kernel: Kernel, access: Load | Store
+) -> tuple[int, ...] | None:
+    """The block that the copy engine moves for an access, None where it cannot or shall not.
+
+    It moves boxes: every lane axis lies along one dimension, point by point. What lies outside the
+    tensor it reads as 0 and does not write. Rows are of 16 bytes at least, sides at most 256 (CUDA
+    programming guide, tensor maps).
+    """
+    tile = access.out if isinstance(access, Load) else access.arg
+    if not kernel.descriptors or not tile.axes or (isinstance(access, Load) and access.fill != 0.0):
+        return None
+    shape = tensors[access.tensor].shape
+    item = ITEM_BYTES[tensors[access.tensor].type]
+    block: list[int] = []
+    met: list[str] = []
+    for form in access.index:
+        lanes = [axis for axis in form.symbols() if kernel.axes[axis].tile > 1]
+        if len(lanes) > 1 or any(form.coefficient(axis) != 1 for axis in lanes):
+            return None
+        met += lanes
+        block.append(kernel.axes[lanes[0]].tile if lanes else 1)
+    inside = {g for f, size in zip(access.index, shape, strict=True) for g in (f, size - 1 - f)}
+    fits = sorted(met) == sorted(tile.axes) and set(access.guards) <= inside
+    rows = math.prod(shape[-1:]) * item % 16 == 0 and block[-1] * item >= 16
+    return tuple(block) if fits and rows and max(block) <= 256 and len(block) <= 5 else None
+
+
+def descriptor(tensor: str, block: tuple[int, ...]) -> str:
+    """The name of the parameter through which blocks of a tensor are moved."""
+    sides = "x".join(str(side) for side in block if side > 1)
+    return f"{tensor.replace('.', '_')}_{sides}"
 
 
 def pointer(tensor: str) -> str:
@@ -154,6 +203,7 @@ class _Text:
     def __init__(self, plan: Plan, kernel: Kernel, interpreted: bool):
         self.interpreted = interpreted
         self.exact = plan.precision in ("fp32", "tf32")
+        self.plan = plan
         self.tensors: Mapping[str, Tensor] = plan.tensors
         self.kernel = kernel
         self.axes = kernel.axes
@@ -171,7 +221,7 @@ class _Text:
 
     def function(self) -> str:
         """The whole function."""
-        names = ", ".join(pointer(name) for name in self.kernel.args)
+        names = ", ".join(argument.name for argument in arguments(self.plan, self.kernel))
         self._programs()
         self._lanes()
         self._body(self.kernel.body)
@@ -332,13 +382,36 @@ class _Text:
         return f"tl.minimum({count}, {steps})"
 
     def _load(self, load: Load) -> str:
+        block = block_of(self.tensors, self.kernel, load)
+        if block is not None:
+            at = ", ".join(self.first(form) for form in load.index)
+            order = self._along(load.index)
+            text = f"{descriptor(load.tensor, block)}.load([{at}]).reshape{self.shape(order)}"
+            places = ", ".join(str(order.index(axis)) for axis in load.out.axes)
+            return text if order == load.out.axes else f"tl.permute({text}, ({places}))"
         mask = ""
         if load.guards:
             held = self.condition(load.guards, load.out.axes)
             mask = f", mask={held}, other={number(load.fill)}"
         return f"tl.load({self.address(load.tensor, load.index, load.out.axes)}{mask})"
 
+    def _along(self, index: Sequence[Affine]) -> tuple[str, ...]:
+        """Lane axes in the order of the tensor's dimensions."""
+        return tuple(axis for form in index for axis in form.symbols() if self.axes[axis].tile > 1)
+
     def _store(self, store: Store) -> None:
+        block = block_of(self.tensors, self.kernel, store)
+        if block is not None:
+            at = ", ".join(self.first(form) for form in store.index)
+            order = self._along(store.index)
+            places = ", ".join(str(store.arg.axes.index(axis)) for axis in order)
+            name = store.arg.name
+            text = name if order == store.arg.axes else f"tl.permute({name}, ({places}))"
+            shape = f"({', '.join(map(str, block))})"
+            self.put(
+                f"{descriptor(store.tensor, block)}.store([{at}], tl.reshape({text}, {shape}))"
+            )
+            return
         mask = ""
         if store.guards:
             mask = f", mask={self.condition(store.guards, store.arg.axes)}"

@@ -72,7 +72,7 @@ class Compiled:
             (
                 getattr(self._module, kernel.name),
                 kernel,
-                [argument.tensor for argument in arguments(self.plan, kernel)],
+                arguments(self.plan, kernel),
             )
             for kernel in self.plan.kernels
         ]
@@ -96,11 +96,12 @@ class Compiled:
         for tensor in self.plan.tensors.values():
             if tensor.name not in memory:
                 memory[tensor.name] = self._memory(tensor, poison)
-        for function, kernel, names in self._launches:
+        for function, kernel, places in self._launches:
             options: dict[str, Any] = {"num_warps": kernel.warps, "num_stages": kernel.stages}
             if kernel.cooperative:
                 options["launch_cooperative_grid"] = True
-            function[(kernel.programs,)](*(memory[name] for name in names), **options)
+            given = (_passed(memory[place.tensor], place.block) for place in places)
+            function[(kernel.programs,)](*given, **options)
         return [memory[tensor.name] for tensor in self.plan.outputs]
 
     def blank(self) -> list[Any]:
@@ -234,6 +235,15 @@ def torch_type(type_: str) -> Any:
 def require_gpu() -> None:
     """Raise GpuError unless kernels can be compiled and run on a GPU here."""
     _prepare("gpu")
+
+
+def _passed(tensor: Any, block: tuple[int, ...] | None) -> Any:
+    """A kernel's argument: the tensor, or a descriptor of blocks for the copy engine."""
+    if block is None:
+        return tensor
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor.from_tensor(tensor, list(block))
 
 
 def _prepare(where: str) -> None:
