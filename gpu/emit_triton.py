@@ -163,12 +163,16 @@ def block_of(
 ) -> tuple[int, ...] | None:
     """The block that the copy engine moves for an access, None where it cannot or shall not.
 
+    A tile that is read once gains nothing by it, and Triton 3.6 lets the first block of a loop into
+    the shared memory of such a tile too early; so only loads inside loops are moved, and stores.
     It moves boxes: every lane axis lies along one dimension, point by point. What lies outside the
     tensor it reads as 0 and does not write. Rows are of 16 bytes at least, sides at most 256 (CUDA
     programming guide, tensor maps).
     """
     tile = access.out if isinstance(access, Load) else access.arg
     if not kernel.descriptors or not tile.axes or (isinstance(access, Load) and access.fill != 0.0):
+        return None
+    if isinstance(access, Load) and not _in_loop(kernel.body, access):
         return None
     shape = tensors[access.tensor].shape
     item = ITEM_BYTES[tensors[access.tensor].type]
@@ -184,6 +188,14 @@ def block_of(
     fits = sorted(met) == sorted(tile.axes) and set(access.guards) <= inside
     rows = math.prod(shape[-1:]) * item % 16 == 0 and block[-1] * item >= 16
     return tuple(block) if fits and rows and max(block) <= 256 and len(block) <= 5 else None
+
+
+def _in_loop(body: Sequence[Statement], access: Load) -> bool:
+    return any(
+        access in statement.body or _in_loop(statement.body, access)
+        for statement in body
+        if isinstance(statement, Loop)
+    )
 
 
 def descriptor(tensor: str, block: tuple[int, ...]) -> str:
