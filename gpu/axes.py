@@ -12,12 +12,14 @@ from gpu.schedule import GpuScheduleError, KernelSchedule
 
 SMALLEST_PRODUCT_SIDE = 16
 """Least rows, columns and depth of a product on a tensor core tile (mma.sync m16n8k16)."""
+SMALLEST_FP8_SIDE = 32
+"""The same for 8-bit operands, whose tile is 32 deep (m16n8k32)."""
 
 
 def plan_axes(
-    graph: Graph, nodes: Iterable[Node], plan: KernelSchedule, where: str
+    graph: Graph, nodes: Iterable[Node], plan: KernelSchedule, where: str, precision: str = "bf16"
 ) -> dict[str, AxisPlan]:
-    """Return the plan of every axis that `nodes` run over.
+    """Return the plan of every axis that `nodes` run over, at a schedule's precision.
 
     Raises GpuScheduleError with every axis that the schedule names wrongly, each at its place.
     """
@@ -27,8 +29,10 @@ def plan_axes(
     if faults:
         raise GpuScheduleError(faults)
     wide = product_axes(graph, nodes)
+    side = SMALLEST_FP8_SIDE if precision == "fp8" else SMALLEST_PRODUCT_SIDE
     return {
-        axis: _plan(axis, extent, plan, graph, axis in wide) for axis, extent in extents.items()
+        axis: _plan(axis, extent, plan, side if axis in wide else 1)
+        for axis, extent in extents.items()
     }
 
 
@@ -75,7 +79,7 @@ def _axes_of(graph: Graph, nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(axis for axis in graph.axes if axis in used)
 
 
-def _plan(axis: str, extent: int, plan: KernelSchedule, graph: Graph, product: bool) -> AxisPlan:
+def _plan(axis: str, extent: int, plan: KernelSchedule, least: int) -> AxisPlan:
     if axis in plan.unroll:
         tile = plan.tile.get(axis, 1)
         tiles = -(-extent // tile)
@@ -85,8 +89,7 @@ def _plan(axis: str, extent: int, plan: KernelSchedule, graph: Graph, product: b
         return AxisPlan(axis, extent, tile, 1, -(-tiles // points), points)
     whole = power_of_two(extent)
     if axis not in plan.grid and axis not in plan.loop:
-        side = SMALLEST_PRODUCT_SIDE if product and extent > 1 else 1
-        return AxisPlan(axis, extent, max(whole, side))
+        return AxisPlan(axis, extent, max(whole, least if extent > 1 else 1))
     tile = plan.tile.get(axis, 1)
     tiles = -(-extent // tile)
     if axis not in plan.loop:

@@ -27,10 +27,10 @@ from gpu.tune import known_schedule
 
 NEEDED = ("case", "kernel", "settings", "precision")
 FLUSH_BYTES = 256 * 2**20  # several times the L2 cache of any card of today
-LEAST_RUNS, MOST_RUNS, BUDGET_MS = 11, 101, 300.0
+LEAST_RUNS, MOST_RUNS, BUDGET_MS = 11, 101, 150.0
 HEAD_START_CYCLES = 600_000
-"""The GPU waits so long (0.3 ms at 2 GHz) before each timed call, so that the CPU is ahead of it
-and what it takes to launch a kernel stays out of the figures, ours and the libraries' alike."""
+"""The GPU waits so long (0.3 ms at 2 GHz) before a call that is timed without its launch: the CPU
+is then ahead of it by that much."""
 
 
 class BenchError(FaultsError):
@@ -55,11 +55,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Timing:
-    """Median and spread (10th to 90th of a hundred runs) of one call, in milliseconds."""
+    """Median and spread (10th to 90th of a hundred runs) of one call, in milliseconds.
+
+    gpu_milliseconds: median of the same without the CPU's part, see HEAD_START_CYCLES.
+    """
 
     milliseconds: float
     low: float
     high: float
+    gpu_milliseconds: float
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,9 @@ class Ceilings:
 class Row:
     """One call of one case, as it stands in the file of results.
 
-    ratio: this call's time over ours. error, budget: of our values, see `gpu.check`; a case whose
+    milliseconds: as a user calls it, launches included; gpu_milliseconds: without what the CPU
+    takes, of which rates and the share of the bound follow. ratio, gpu_ratio: of each, this call's
+    time over ours. error, budget: of our values, see `gpu.check`; a case whose
     error is not within its budget has no time. predicted_ms: by the simulator. remark: why a figure
     is missing.
     """
@@ -85,10 +91,12 @@ class Row:
     milliseconds: float = math.nan
     low: float = math.nan
     high: float = math.nan
+    gpu_milliseconds: float = math.nan
     tflops: float = math.nan
     gb_per_s: float = math.nan
     of_bound: float = math.nan
     ratio: float = math.nan
+    gpu_ratio: float = math.nan
     error: float = math.nan
     budget: float = math.nan
     predicted_ms: float = math.nan
@@ -134,39 +142,37 @@ def ceilings() -> Ceilings:
 
     source = torch.randn(2**30, device="cuda", dtype=torch.float32)
     target = torch.empty_like(source)
-    copied = time(lambda: target.copy_(source)).milliseconds
+    copied = time(lambda: target.copy_(source)).gpu_milliseconds
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    product = time(lambda: a @ b).milliseconds
+    product = time(lambda: a @ b).gpu_milliseconds
     moved = 2 * source.numel() * source.element_size()
     return Ceilings(moved / copied * 1e3, 2 * 8192**3 / product * 1e3)
 
 
 def time(call: Callable[[], Any]) -> Timing:
-    """Return the median time of `call` on the GPU, the L2 cache flushed before each run."""
+    """Return the time of `call` on the GPU, the L2 cache flushed before each run."""
     import torch
 
     flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
     for _ in range(3):
         call()
     torch.cuda.synchronize()
-    first = _once(call, flush)
+    first = _many(call, flush, 1, 0)[0]
     runs = int(min(MOST_RUNS, max(LEAST_RUNS, BUDGET_MS / max(first, 1e-3))))
-    times = sorted(_many(call, flush, runs))
+    times = sorted(_many(call, flush, runs, 0))
     tenth = len(times) // 10
-    return Timing(statistics.median(times), times[tenth], times[-1 - tenth])
+    queued = statistics.median(_many(call, flush, runs, HEAD_START_CYCLES))
+    return Timing(statistics.median(times), times[tenth], times[-1 - tenth], queued)
 
 
-def _once(call: Callable[[], Any], flush: Any) -> float:
-    return _many(call, flush, 1)[0]
-
-
-def _many(call: Callable[[], Any], flush: Any, runs: int) -> list[float]:
+def _many(call: Callable[[], Any], flush: Any, runs: int, head_start_cycles: int) -> list[float]:
     import torch
 
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
     for start, end in events:
         flush.zero_()
-        torch.cuda._sleep(HEAD_START_CYCLES)
+        if head_start_cycles:
+            torch.cuda._sleep(head_start_cycles)
         start.record()
         call()
         end.record()
@@ -202,7 +208,7 @@ def bench(
             continue
         yield replace(ours, predicted_ms=predicted)
         if compare:
-            yield from _peers(case, made, compiled, inputs, limits, ours.milliseconds)
+            yield from _peers(case, made, compiled, inputs, limits, ours)
         torch.cuda.empty_cache()
 
 
@@ -222,7 +228,7 @@ def _ours(
     ordered = [inputs[tensor.name] for tensor in compiled.plan.inputs]
     timing = time(lambda: compiled.launch(ordered))
     row = _row(case, "tileloom", timing, made, compiled, limits)
-    return replace(row, ratio=1.0, **_judged(verdict))
+    return replace(row, ratio=1.0, gpu_ratio=1.0, **_judged(verdict))
 
 
 def _judged(verdict: Verdict | None) -> dict[str, float]:
@@ -235,7 +241,7 @@ def _peers(
     compiled: Compiled,
     inputs: dict[str, Any],
     limits: Ceilings,
-    ours_ms: float,
+    ours: Row,
 ) -> Iterator[Row]:
     for peer in peers(made):
         given = {name: _as(tensor, peer) for name, tensor in inputs.items()}
@@ -245,7 +251,11 @@ def _peers(
             yield Row(case.case, peer.name, case.precision, remark=_line(error))
             continue
         row = _row(case, peer.name, timing, made, compiled, limits)
-        yield replace(row, ratio=timing.milliseconds / ours_ms)
+        yield replace(
+            row,
+            ratio=row.milliseconds / ours.milliseconds,
+            gpu_ratio=row.gpu_milliseconds / ours.gpu_milliseconds,
+        )
 
 
 def _line(error: BaseException) -> str:
@@ -254,14 +264,14 @@ def _line(error: BaseException) -> str:
     ]
 
 
-def best_ratios(rows: Iterable[Row]) -> dict[str, tuple[str, float]]:
-    """The fastest library call of each case, and its time over ours (above 1: we are faster)."""
-    found: dict[str, tuple[str, float]] = {}
+def best_ratios(rows: Iterable[Row]) -> dict[str, Row]:
+    """The row of the fastest library call of each case, by the GPU's own time."""
+    found: dict[str, Row] = {}
     for row in rows:
-        if row.call != "tileloom" and not math.isnan(row.ratio):
+        if row.call != "tileloom" and not math.isnan(row.gpu_ratio):
             best = found.get(row.case)
-            if best is None or row.ratio < best[1]:
-                found[row.case] = (row.call, row.ratio)
+            if best is None or row.gpu_ratio < best.gpu_ratio:
+                found[row.case] = row
     return found
 
 
@@ -312,7 +322,7 @@ def _row(
     compiled: Compiled,
     limits: Ceilings,
 ) -> Row:
-    seconds = timing.milliseconds / 1e3
+    seconds = timing.gpu_milliseconds / 1e3
     rate = flops(made) / seconds / 1e12
     return Row(
         case.case,
@@ -321,6 +331,7 @@ def _row(
         timing.milliseconds,
         timing.low,
         timing.high,
+        timing.gpu_milliseconds,
         rate if rate else math.nan,
         least_bytes(compiled) / seconds / 1e9,
         _bound_s(made, compiled, limits) / seconds,

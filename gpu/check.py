@@ -27,7 +27,7 @@ from gpu.exact import (
     Verdict,
     draw,
     eager_output,
-    eager_takes,
+    has_relative_rule,
     judge,
     reference_work,
 )
@@ -126,19 +126,16 @@ def _budget(
     """The largest rms error and its rule, None where neither eager PyTorch nor a rule says it."""
     import torch
 
-    peer = eager(request)
-    if peer is None or len(exact) != 1:
+    if eager(request) is None or len(exact) != 1:
         return None
     (right,) = exact.values()
-    theirs = None
-    if eager_takes(request, precision):
-        given = {n: torch.as_tensor(a).to(compiled.device) for n, a in inputs.items()}
-        theirs = eager_output(peer, given, precision)
+    given = {n: torch.as_tensor(a).to(compiled.device) for n, a in inputs.items()}
+    theirs = eager_output(request, given, precision)
     if theirs is not None:
         apart = _rms(theirs.cpu().numpy() - right)
         rounding = unit_roundoff(UNIT[precision]) * _rms(right)
         return EAGER_FACTOR * apart + rounding, "2 x eager"
-    if request.kernel == "fft_conv" and precision in ("bf16", "fp16"):
+    if has_relative_rule(request, precision):
         return FFT_RELATIVE * _rms(right), "relative 1e-2"
     return None
 

@@ -90,6 +90,11 @@ FUNCTIONS = {
 """Triton's text for each row of `dataflow.ops.MAPS`."""
 
 HELPERS = {
+    "_nearest_tf32": """@triton.jit
+def _nearest_tf32(x):
+    bits = (x.to(tl.uint32, bitcast=True) + 0x1000) & 0xFFFFE000
+    return bits.to(tl.float32, bitcast=True)
+""",
     "_tanh": """@triton.jit
 def _tanh(x):
     z = x * x
@@ -105,10 +110,13 @@ def _nearest_bf16(x):
     return (bits & 0xFFFF0000).to(tl.float32, bitcast=True).to(tl.bfloat16)
 """,
 }
-"""Functions that the text defines where it uses them. `_tanh` keeps fp32's relative error near 0
-(polynomial of Cephes' tanhf), where 2 sigmoid(2x) - 1 cancels; 16-bit types do without."""
+"""Functions that the text defines where it uses them.
 
-ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1, "int32": 4}
+_nearest_tf32 rounds what the matrix units would cut off, which halves a tf32 product's error.
+_tanh keeps fp32's relative error near 0 (polynomial of Cephes' tanhf), where 2 sigmoid(2x) - 1
+cancels; 16-bit types do without. _nearest_bf16: see `source`.
+"""
+
 REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
 DOT_PRECISION = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"'}
 
@@ -163,16 +171,12 @@ def block_of(
 ) -> tuple[int, ...] | None:
     """The block that the copy engine moves for an access, None where it cannot or shall not.
 
-    A tile that is read once gains nothing by it, and Triton 3.6 lets the first block of a loop into
-    the shared memory of such a tile too early; so only loads inside loops are moved, and stores.
     It moves boxes: every lane axis lies along one dimension, point by point. What lies outside the
     tensor it reads as 0 and does not write. Rows are of 16 bytes at least, sides at most 256 (CUDA
     programming guide, tensor maps).
     """
     tile = access.out if isinstance(access, Load) else access.arg
     if not kernel.descriptors or not tile.axes or (isinstance(access, Load) and access.fill != 0.0):
-        return None
-    if isinstance(access, Load) and not _in_loop(kernel.body, access):
         return None
     shape = tensors[access.tensor].shape
     item = ITEM_BYTES[tensors[access.tensor].type]
@@ -188,14 +192,6 @@ def block_of(
     fits = sorted(met) == sorted(tile.axes) and set(access.guards) <= inside
     rows = math.prod(shape[-1:]) * item % 16 == 0 and block[-1] * item >= 16
     return tuple(block) if fits and rows and max(block) <= 256 and len(block) <= 5 else None
-
-
-def _in_loop(body: Sequence[Statement], access: Load) -> bool:
-    return any(
-        access in statement.body or _in_loop(statement.body, access)
-        for statement in body
-        if isinstance(statement, Loop)
-    )
 
 
 def descriptor(tensor: str, block: tuple[int, ...]) -> str:
@@ -358,6 +354,10 @@ class _Text:
                 shape = self.shape(value.axes)
                 text = f"tl.full({shape}, {fill}, {TYPES[value.type]})" if value.axes else fill
                 self.put(f"{value.name} = {text}")
+        if any(isinstance(s, Load) and self._moved(s) for s in self.kernel.body):
+            # Triton 3.6 gives the shared memory of tiles that were moved in before a loop to the
+            # loop's first blocks, without waiting until all warps have read those tiles
+            self.put("tl.debug_barrier()")
         stop = self._bound(loop.stop, steps)
         if loop.free_until is None:
             self._range(loop, "0", stop, ())
@@ -406,6 +406,9 @@ class _Text:
             held = self.condition(load.guards, load.out.axes)
             mask = f", mask={held}, other={number(load.fill)}"
         return f"tl.load({self.address(load.tensor, load.index, load.out.axes)}{mask})"
+
+    def _moved(self, access: Load | Store) -> bool:
+        return block_of(self.tensors, self.kernel, access) is not None
 
     def _along(self, index: Sequence[Affine]) -> tuple[str, ...]:
         """Lane axes in the order of the tensor's dimensions."""
@@ -469,6 +472,8 @@ class _Text:
         right = self._matrix(dot.right, (dot.batch, dot.k, dot.n))
         if self.interpreted and dot.left.type == "bf16":
             left, right = f"{left}.to(tl.float32)", f"{right}.to(tl.float32)"
+        if dot.precision == "tf32":
+            left, right = f"_nearest_tf32({left})", f"_nearest_tf32({right})"
         acc = ""
         if dot.acc is not None:
             acc = f", {self._matrix(dot.acc, (dot.batch, dot.m, dot.n))}"

@@ -152,7 +152,7 @@ def _kernel(
 ) -> Kernel:
     nodes = _cone(graph, [store.node for store in stores], memory)
     worked = [node for node in nodes if node.name not in memory]
-    axes = plan_axes(graph, worked or nodes, plan, where)
+    axes = plan_axes(graph, worked or nodes, plan, where, schedule.precision)
     order = tuple(axis for axis in plan.loop if axis in axes)
     nest = Nest(graph, order, frozenset(memory), where)
     nest.check(worked)

@@ -22,13 +22,13 @@ def register(compiled: Compiled) -> str:
     text = "\n".join([compiled.source, repr(compiled.plan.tensors), compiled.where])
     key = hashlib.sha256(text.encode()).hexdigest()[:24]
     _compiled[key] = compiled
+    if not _operators:  # here and not at the first call, which torch.compile may be tracing
+        _operators.append(_define())
     return key
 
 
 def launch(key: str, inputs: list[Any]) -> list[Any]:
     """Run the plan of `key` on tensors that fit, through torch's dispatcher."""
-    if not _operators:
-        _operators.append(_define())
     return _operators[0](key, inputs)
 
 

@@ -198,12 +198,15 @@ def precision_of_products(precision: str) -> Iterator[None]:
     """Have torch multiply fp32 matrices as `precision` says while the block runs."""
     import torch
 
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [place.allow_tf32 for place in places]
+    for place in places:
+        place.allow_tf32 = precision == "tf32"
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        for place, was in zip(places, before, strict=True):
+            place.allow_tf32 = was
 
 
 def flops(request: Request) -> float:

@@ -65,13 +65,13 @@ def test_missing_fields_and_unknown_precisions_are_refused_all_at_once(tmp_path:
 
 def test_best_ratio_is_that_of_the_fastest_peer() -> None:
     rows = [
-        Row("a", "tileloom", "bf16", 2.0, ratio=1.0),
-        Row("a", "slow", "bf16", 8.0, ratio=4.0),
-        Row("a", "fast", "bf16", 1.0, ratio=0.5),
+        Row("a", "tileloom", "bf16", 2.0, gpu_ratio=1.0),
+        Row("a", "slow", "bf16", 8.0, gpu_ratio=4.0),
+        Row("a", "fast", "bf16", 1.0, gpu_ratio=0.5),
         Row("a", "refused", "bf16", remark="no"),
         Row("b", "tileloom", "bf16", remark="OutOfResources"),
     ]
-    assert best_ratios(rows) == {"a": ("fast", 0.5)}
+    assert best_ratios(rows) == {"a": rows[2]}
 
 
 def test_results_say_card_versions_and_ceilings(

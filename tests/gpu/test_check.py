@@ -65,7 +65,10 @@ def test_outputs_that_nothing_wrote_fail(
 
     def gap(compiled: Compiled, inputs: list[torch.Tensor], poison: bool = False) -> list:
         outputs = launch(compiled, inputs, poison)
-        return [output.index_fill(0, torch.tensor([0]), broken) for output in outputs]
+        return [
+            output.index_fill(0, torch.zeros(1, dtype=torch.int64, device=output.device), broken)
+            for output in outputs
+        ]
 
     monkeypatch.setattr(Compiled, "launch", gap)
     made = request("softmax", {"rows": "3", "n": "17"})
