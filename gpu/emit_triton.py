@@ -117,6 +117,7 @@ _tanh keeps fp32's relative error near 0 (polynomial of Cephes' tanhf), where 2 
 cancels; 16-bit types do without. _nearest_bf16: see `source`.
 """
 
+ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1, "int32": 4}
 REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
 DOT_PRECISION = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"'}
 
