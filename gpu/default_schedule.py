@@ -188,7 +188,7 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
     free = [axis for axis in _free_axes(work) if axis not in kept]
     if exchanged:
         return {"makes": _makes(graph, makes), **_persistent(work, recurrent, exchanged, card)}
-    tile = _enough_programs(work, _tiles(work, free), free, card)
+    tile = _enough_programs(work, _broad(work, _tiles(work, free), card), free, card)
     loop = dict.fromkeys(recurrent, 1)
     loop.update(_long_sums(work, free, recurrent))
     hoisted = [axis for axis in free if _hoists(work, axis)]
@@ -362,9 +362,34 @@ def _tiles(work: _Work, free: list[str]) -> dict[str, int]:
             if enough or not spare:
                 continue
             axis = max(spare, key=work.graph.extent)
-            wanted = PRODUCT_ROWS if lanes == 1 else PRODUCT_ROWS // 2 // lanes
+            wanted = _wanted(work, axis, free) if lanes == 1 else PRODUCT_ROWS // 2 // lanes
             tile[axis] = min(wanted, power_of_two(work.graph.extent(axis)))
     return _wide_enough(work, tile)
+
+
+def _broad(work: _Work, tile: dict[str, int], card: Card) -> dict[str, int]:
+    """256 columns for a single large product: half as many bytes of its rows are read again."""
+    graph = work.graph
+    if len(work.products) != 1 or sorted(tile.values()) != [PRODUCT_ROWS, PRODUCT_ROWS]:
+        return tile
+    (_, columns) = tile
+    tiles = math.prod(-(-graph.extent(axis) // size) for axis, size in tile.items())
+    return {**tile, columns: 2 * PRODUCT_ROWS} if tiles >= 4 * card.cores else tile
+
+
+def _wanted(work: _Work, axis: str, free: list[str]) -> int:
+    """Rows of a tile: 64 where they meet at most 64 columns that lie whole in it, else 128.
+
+    With few columns, state and result of 64 rows leave a core room for more programs.
+    """
+    columns = []
+    for node in work.products:
+        sides = product_sides(work.graph, node) or ((),) * 4
+        for side, other in (sides[1:3], sides[2:0:-1]):
+            if axis in side:
+                columns.append(_lanes(work, other, free, {}))
+    whole = [count for count in columns if count > 1]
+    return PRODUCT_ROWS // 2 if whole and min(whole) <= PRODUCT_ROWS // 2 else PRODUCT_ROWS
 
 
 def _lanes(work: _Work, side: Iterable[str], free: Iterable[str], tile: Mapping[str, int]) -> int:
@@ -467,4 +492,9 @@ def _resources(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int]) ->
         warps = 4 if lanes <= 4096 else 8 if lanes <= 16384 else 16
         return {"warps": warps, "stages": 2}
     rows = max(tile.values(), default=1)
+    plain = not _unrolled(work) and len(tile) == 2 and not set(loop) & set(_recurrent(work))
+    if plain and min(tile.values()) >= PRODUCT_ROWS:  # one product: its rows share the L2 cache
+        wide = max(tile, key=work.graph.extent)
+        other = next(axis for axis in tile if axis != wide)
+        return {"warps": 8, "stages": 4, "descriptors": True, "group": {other: 8}}
     return {"warps": 8 if rows >= PRODUCT_ROWS else 4, "stages": 3}

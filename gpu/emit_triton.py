@@ -174,10 +174,14 @@ def block_of(
 
     It moves boxes: every lane axis lies along one dimension, point by point. What lies outside the
     tensor it reads as 0 and does not write. Rows are of 16 bytes at least, sides at most 256 (CUDA
-    programming guide, tensor maps).
+    programming guide, tensor maps). Only loads inside loops, and stores: with a tile of 128 x 128
+    that was moved in before a loop over blocks of 128 x 128, code of Triton 3.6 gave wrong values
+    on an H200, with a barrier before the loop too.
     """
     tile = access.out if isinstance(access, Load) else access.arg
     if not kernel.descriptors or not tile.axes or (isinstance(access, Load) and access.fill != 0.0):
+        return None
+    if isinstance(access, Load) and not _in_loop(kernel.body, access):
         return None
     shape = tensors[access.tensor].shape
     item = ITEM_BYTES[tensors[access.tensor].type]
@@ -193,6 +197,14 @@ def block_of(
     fits = sorted(met) == sorted(tile.axes) and set(access.guards) <= inside
     rows = math.prod(shape[-1:]) * item % 16 == 0 and block[-1] * item >= 16
     return tuple(block) if fits and rows and max(block) <= 256 and len(block) <= 5 else None
+
+
+def _in_loop(body: Sequence[Statement], access: Load) -> bool:
+    return any(
+        access in statement.body or _in_loop(statement.body, access)
+        for statement in body
+        if isinstance(statement, Loop)
+    )
 
 
 def descriptor(tensor: str, block: tuple[int, ...]) -> str:
@@ -355,10 +367,6 @@ class _Text:
                 shape = self.shape(value.axes)
                 text = f"tl.full({shape}, {fill}, {TYPES[value.type]})" if value.axes else fill
                 self.put(f"{value.name} = {text}")
-        if any(isinstance(s, Load) and self._moved(s) for s in self.kernel.body):
-            # Triton 3.6 gives the shared memory of tiles that were moved in before a loop to the
-            # loop's first blocks, without waiting until all warps have read those tiles
-            self.put("tl.debug_barrier()")
         stop = self._bound(loop.stop, steps)
         if loop.free_until is None:
             self._range(loop, "0", stop, ())
@@ -407,9 +415,6 @@ class _Text:
             held = self.condition(load.guards, load.out.axes)
             mask = f", mask={held}, other={number(load.fill)}"
         return f"tl.load({self.address(load.tensor, load.index, load.out.axes)}{mask})"
-
-    def _moved(self, access: Load | Store) -> bool:
-        return block_of(self.tensors, self.kernel, access) is not None
 
     def _along(self, index: Sequence[Affine]) -> tuple[str, ...]:
         """Lane axes in the order of the tensor's dimensions."""
