@@ -210,7 +210,8 @@ class Unit:
     """A unit of hardware, or a chain of `cells` of them, that runs one loop nest.
 
     kind: "compute", "write", "read", "load", "store" or "host"; `work` is the matching Compute,
-    Buffer, Fetch, Access or Host.
+    Buffer, Fetch, Access or Host. array: a compute unit in systolic mode, and what its cells hold.
+    within: the unit in whose cell it works, having none of its own (an array's `preload`).
     """
 
     name: str
@@ -224,6 +225,8 @@ class Unit:
     ii_cycles: int = 1
     cells: int = 1
     stages: int = 0
+    array: str = ""
+    within: str = ""
 
     @property
     def firings(self) -> int:

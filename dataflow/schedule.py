@@ -11,6 +11,7 @@ copies they get. In YAML:
       c:
         vector: {j: 16}         # lanes run along j, 16 wide
         pack: {i: 3}            # three points of i share one firing of one unit
+        array: weight           # on a systolic array: vector its columns, pack its rows
         unroll: {j: 4}          # four units, each with every fourth group of j
     channels:
       a -> c: {at: i.o, depth: 2}   # a's tile is loaded once a point of the loops down to i.o
@@ -31,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraint
 
 from dataflow.errors import FaultsError
 from hwspecs import Located, check, read, write
+from hwspecs.machine import Dataflow
 
 Digit = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Count = Annotated[int, Field(strict=True, ge=1, le=2**31)]
@@ -51,13 +53,15 @@ class NodeSchedule(_Part):
 
     walk: order of its tile digits, slowest first (default: the schedule's walk, reduced digits
     innermost). vector: at most one digit and its lanes. pack: points of a digit that share a
-    firing of one unit. unroll: copies of the node over a digit, each with its own unit.
+    firing of one unit. unroll: copies of the node over a digit, each with its own unit. array: run
+    an einsum on a systolic array, the named operand (or the result) held in its cells.
     """
 
     walk: Digits | None = None
     vector: Annotated[dict[Digit, Count], Field(max_length=1)] = Field(default_factory=dict)
     pack: Counts = Field(default_factory=dict)
     unroll: Counts = Field(default_factory=dict)
+    array: Dataflow | None = None
 
 
 class ChannelSchedule(_Part):

@@ -28,6 +28,7 @@ from hwspecs import units
 from hwspecs.errors import RuleError
 
 DataType = Literal["fp32", "bf16", "fp16", "fp8_e4m3"]
+Dataflow = Literal["weight", "input", "output"]
 DATA_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1}
 
 _UNIT_ENDING = re.compile(r"_(hz|bytes_per_s|bytes|cycles|beats)$")
@@ -162,6 +163,33 @@ class Operation(Spec):
     """Initiation interval: cycles between two firings of a unit that runs it."""
 
 
+class Systolic(Spec):
+    """The systolic mode of a compute unit: an array of multiply-accumulate cells.
+
+    `mapping/systolic.py` has the rule of time of each dataflow.
+    """
+
+    rows: Width
+    columns: Width
+    units: Count | None = None
+    """Compute units that have the mode, the first of the grid; all where not given."""
+    dataflow: Dataflow
+    """Which operand stays in the cells unless a schedule says otherwise: the second (weight) or the
+    first (input) of an einsum, or its result (output)."""
+    folds: Literal["serial", "overlapped"] = "serial"
+    """serial: a fold begins once the one before has left the array. overlapped: cells have a second
+    register, so that a fold follows as soon as its operands and the one before allow."""
+    overhead_cycles: Cycles = 0
+    """Cycles of control between serial folds, beyond fill, stream and drain; none if not given."""
+
+    @field_validator("overhead_cycles", mode="after")
+    @classmethod
+    def _check_overhead(cls, overhead: int, info: ValidationInfo) -> int:
+        if info.data.get("folds") == "overlapped":
+            raise RuleError("left out where folds are overlapped", "it stands between serial folds")
+        return overhead
+
+
 class Compute(Spec):
     """A compute unit: `lanes` wide, `stages` deep, one operation a stage and lane each cycle."""
 
@@ -189,6 +217,8 @@ class Compute(Spec):
         default_factory=dict
     )
     """Operations that take more than one stage or cannot start every cycle."""
+    systolic: Systolic | None = None
+    """The systolic mode that units have beside the SIMD one, if any."""
 
     @field_validator("lanes", mode="after")
     @classmethod
@@ -205,6 +235,16 @@ class Compute(Spec):
         if long:
             raise RuleError(f"operations of at most the unit's {stages} stages", f"see {long[0]}")
         return operations
+
+    @field_validator("systolic", mode="after")
+    @classmethod
+    def _check_systolic(cls, systolic: Systolic | None, info: ValidationInfo) -> Systolic | None:
+        lanes = info.data.get("lanes")
+        if systolic and lanes and max(systolic.rows, systolic.columns) > lanes:
+            side = max(systolic.rows, systolic.columns)
+            rule = f"an array of at most {lanes} rows and columns, the lanes that feed it"
+            raise RuleError(rule, f"give the unit {1 << (side - 1).bit_length()} lanes")
+        return systolic
 
     def operation(self, name: str) -> Operation:
         """Stages and II of the operation `name`: the machine's own row, or one stage, II 1."""
@@ -360,6 +400,24 @@ class Machine(Spec):
             raise RuleError(rule, f"packing is {compute.packing}")
         return compute
 
+    @field_validator("compute", mode="after")
+    @classmethod
+    def _check_arrays(cls, compute: Compute, info: ValidationInfo) -> Compute:
+        grid = info.data.get("grid")
+        wanted = compute.systolic.units if compute.systolic else None
+        if grid is not None and wanted and wanted > grid.compute_units:
+            rule = f"a systolic mode in at most the grid's {grid.compute_units} compute units"
+            raise RuleError(rule, f"units is {wanted}")
+        return compute
+
+    @property
+    def arrays(self) -> int:
+        """Compute units that have the systolic mode."""
+        systolic = self.compute.systolic
+        if systolic is None:
+            return 0
+        return systolic.units or self.grid.compute_units
+
     @property
     def peak_ops_per_cycle(self) -> int:
         """Operations a cycle with every stage of every lane busy (packing not counted)."""
@@ -373,7 +431,8 @@ class Machine(Spec):
     @property
     def content_hash(self) -> str:
         """12 hex digits that change with any value but not with comments, layout or units' form."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, allow_nan=False)
+        content = self.model_dump(mode="json", exclude_none=True)
+        canonical = json.dumps(content, sort_keys=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     def __hash__(self) -> int:

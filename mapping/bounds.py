@@ -60,10 +60,29 @@ def compute_cycles(graph: Graph, machine: Machine) -> int:
 
     Proof: a compute unit fires at most once a cycle, and a firing gives each of its
     `lanes x stages` slots one operation; so a run of T cycles has at most
-    T x units x lanes x stages of them, and needs operation_slots of every node.
+    T x units x lanes x stages of them, and needs operation_slots of every node. A unit in systolic
+    mode gives at most rows x columns products and as many additions a firing.
     """
     slots = sum(operation_slots(node, graph, machine) for node in graph.nodes)
-    return math.ceil(slots / machine.peak_ops_per_cycle)
+    return math.ceil(slots / (machine.peak_ops_per_cycle + _beyond_simd(machine)))
+
+
+def _beyond_simd(machine: Machine) -> int:
+    """Slots a cycle by which units with a systolic mode exceed as many without one."""
+    compute = machine.compute
+    if compute.systolic is None:
+        return 0
+    mul = compute.operation("mul")
+    worth = compute.systolic.rows * compute.systolic.columns * (mul.stages * mul.ii_cycles + 1)
+    return machine.arrays * max(0, worth - compute.lanes * compute.stages)
+
+
+def _least_latency_cycles(machine: Machine) -> int:
+    """The least time from a firing of a compute unit to its result's way out, in either mode."""
+    systolic = machine.compute.systolic
+    if systolic is None:
+        return machine.compute.latency_cycles
+    return min(machine.compute.latency_cycles, systolic.rows + systolic.columns - 1)
 
 
 def operation_slots(node: Node, graph: Graph, machine: Machine) -> int:
@@ -216,7 +235,7 @@ def recurrence_cycles(graph: Graph, machine: Machine) -> int:
     accumulator's latency. Cycles through a mask, or a read that may leave its source, are left
     out: there an element need not depend on the point before.
     """
-    exchange = machine.compute.latency_cycles + machine.network.channel_cycles
+    exchange = _least_latency_cycles(machine) + machine.network.channel_cycles
     longest = 0
     for node in graph.nodes:
         if node.op == "earlier":
@@ -266,7 +285,7 @@ def latency_cycles(graph: Graph, machine: Machine) -> int:
             node = graph.node(node.args[0])
         cycles = access if output.axes else 0
         if node.op not in ("input", "const"):
-            cycles += machine.compute.latency_cycles + channel
+            cycles += _least_latency_cycles(machine) + channel
         if _needs_input(node, graph):
             cycles += access + 1 + channel
         longest = max(longest, cycles)

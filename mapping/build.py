@@ -31,11 +31,13 @@ from dataflow.program import (
     Tensor,
     Unit,
 )
+from dataflow.streams.arrays import is_held
 from dataflow.streams.digits import Digit
 from dataflow.streams.edge import Edge, StreamGraph
 from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
+from mapping import systolic
 from mapping.boxes import axis_walk, blocks, box_of, counted, node_axis, share, single
 from mapping.links import Link, fifos, links
 from mapping.pads import (
@@ -55,6 +57,7 @@ from mapping.pads import (
     touch_distance,
 )
 from mapping.partition import Group, group_map, ii_of, operand_wires, terms_of
+from mapping.systolic_units import next_fold, preload, rows_loop
 
 
 @dataclass
@@ -70,6 +73,7 @@ class _Draft:
     ii_cycles: int = 1
     cells: int = 1
     stages: int = 0
+    array: str = ""
     inputs: list[Port] = field(default_factory=list)
     outputs: list[Port] = field(default_factory=list)
 
@@ -86,6 +90,7 @@ class _Draft:
             self.ii_cycles,
             self.cells,
             self.stages,
+            self.array,
         )
 
 
@@ -101,6 +106,7 @@ class _Build:
         self.groups = groups
         self.main: dict[str, StreamNode] = {}
         self.drafts: dict[str, _Draft] = {}
+        self.preloads: list[Unit] = []
         self.channels: list[Channel] = []
         self.scratchpads: list[Scratchpad] = []
         self.tensors: dict[str, Tensor] = {}
@@ -120,7 +126,7 @@ class _Build:
             self._scratchpad(pad)
         for group in self.groups:
             self._states(group)
-        units = tuple(draft.unit() for draft in self.drafts.values())
+        units = (*(draft.unit() for draft in self.drafts.values()), *self.preloads)
         return Program(
             self.made.graph,
             self.machine,
@@ -151,6 +157,8 @@ class _Build:
         ii = max([ii_of(node, self.machine) for node in nodes])
         if any(touch_distance(self.made, node) == 1 for node in nodes):
             ii = max(ii, compute.accumulate_latency_cycles)
+        if main.array:
+            latency = ii = 1
         for copy in copies_of(main):
             axes: dict[str, AxisWalk] = {}
             for node in nodes:
@@ -168,7 +176,38 @@ class _Build:
                 ii,
                 group.cells,
                 group.stages,
+                main.array,
             )
+            if main.array == "output":
+                self._next_fold(self.drafts[name], main)
+
+    def _next_fold(self, draft: _Draft, node: StreamNode) -> None:
+        """Let the folds of a result that stays in an array follow one another."""
+        made = next_fold(draft.name, systolic.fold_level(self.made, node), self.machine)
+        if made:
+            channel, port = made
+            self.channels.append(channel)
+            draft.inputs.append(port)
+            draft.outputs.append(port)
+
+    def _preload(self, unit: str, level: int, port: Port) -> None:
+        """Let an operand that stays in an array in through a unit of its own."""
+        draft = self.drafts[unit]
+        assert isinstance(draft.work, Compute)
+        axes = {walk.axis: walk for walk in draft.work.axes.values()}
+        made = preload(draft.name, draft.loops, draft.points, level, port, axes, self.machine)
+        self.preloads.append(made.unit)
+        self.channels += made.channels
+        draft.inputs.append(made.array_input)
+        draft.outputs.append(made.array_output)
+
+    def _beyond_array(self, edge: Edge) -> tuple[int, int]:
+        """What a channel out of an array takes longer and holds more than another."""
+        source = self.made.by_name[edge.source]
+        if not source.array:
+            return 0, 0
+        more = systolic.results_in_flight(self.made, source, edge, self.machine)
+        return systolic.through_cycles(self.machine), more
 
     def _axes_of(self, node: StreamNode) -> list[str]:
         axes = [*node.axes, *node.node.axes]
@@ -326,6 +365,8 @@ class _Build:
         depth = edge.depth or compute.fifo_depth_beats
         latency = network.channel_cycles
         deep = depth > compute.fifo_depth_beats
+        through, more = self._beyond_array(edge)
+        latency += through
         node = self.made.by_name[edge.source]
         lanes = node.lanes if node.vector in node.emission else 1
         if deep:
@@ -359,7 +400,7 @@ class _Build:
                         name,
                         copy_name(self._owner(edge.source)[0], source_end.copy_map),
                         copy_name(self._owner(edge.target)[0], target_end.copy_map),
-                        depth + initial,
+                        depth + initial + more,
                         latency,
                         network.credit_cycles,
                         initial,
@@ -433,6 +474,8 @@ class _Build:
                 Loop(digit, trips) for digit, trips in read_loops(self.made, self.group_of, edge)
             )
             points = min(len(reader.domain), len(loops))
+            if is_held(self.made.by_name[edge.target], edge):
+                loops += (rows_loop(self.machine),)
             read = _Draft(name, "read", loops, points, memory.read_cycles, Fetch(pad.name))
             reads.append((stream, read))
         writers = [self._writer(pad, copy, reads) for copy in pad.writers]
@@ -486,6 +529,11 @@ class _Build:
         self.drafts[unit] = write
         lanes = source.lanes if source.vector in source.emission else 1
         writer = copy_name(source_name, writer_copy)
+        through, more = self._beyond_array(edge)
+        wires, depth = 1, memory.fifo_depth_beats
+        if source.array and packed:  # a block at a time, a token of all its rows
+            wires, depth = math.prod(len(taken[d]) for d in packed), 2
+            taken, packed = {d: [0] for d in emission}, []
         channels = []
         for choice in itertools.product(*taken.values()):
             slot = {d: i for d, i in zip(taken, choice, strict=True) if source.pack.get(d, 1) > 1}
@@ -498,19 +546,21 @@ class _Build:
                     channel,
                     writer,
                     unit,
-                    memory.fifo_depth_beats,
-                    network.channel_cycles,
+                    depth + more,
+                    network.channel_cycles + through,
                     network.credit_cycles,
                     0,
                     "data",
                     edge.value,
                     lanes,
+                    wires,
                 )
             )
         select = tuple((len(emission) + i, 1, len(taken[d])) for i, d in enumerate(packed))
         fed = self._fed_box(pad, edge, writer_copy, domain)
+        level = len(emission) if wires > 1 else len(loops)
         write.inputs.append(
-            Port(tuple(channels), len(loops), edge.value, select, (), False, (fed,) * len(channels))
+            Port(tuple(channels), level, edge.value, select, (), False, (fed,) * len(channels))
         )
         for stream, read in reads:
             self._tokens(pad, stream[0], write, read, initial)
@@ -555,7 +605,11 @@ class _Build:
             box = self._stored_box(pad, edge, index, reader_copy, None)
             read.outputs.append(Port((channel,), len(read.loops), edge.value))
             port = self._in_port(edge, (channel,), level, (), (box,))
-            self.drafts[unit].inputs.append(port)
+            if is_held(target, edge):
+                self._preload(unit, level, port)
+                unit = self.preloads[-1].name
+            else:
+                self.drafts[unit].inputs.append(port)
             self.channels.append(
                 Channel(
                     channel,

@@ -28,6 +28,8 @@ def shared_out(
     """Pack and unroll of each member so that the group takes at most `aim` cycles."""
     nodes = [made.by_name[name] for name in group.members]
     shared = {d: n for d, n in pipelines.items() if d in nodes[0].domain}
+    if nodes[0].array:  # its rows are what the schedule packs
+        return {nodes[0].name: (dict(nodes[0].pack), shared)}
     cycles = busy_cycles(made, group, machine) / math.prod(shared.values())
     digits = spreadable(made, group)
     room = machine.compute.stages // group.stages

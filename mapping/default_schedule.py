@@ -4,6 +4,7 @@ How it is found, in order:
 
 1. Lanes. One axis is put in the lanes of all nodes that have it: the one with which the machine's
    stages are used least. A node for which another axis is strictly cheaper takes that one.
+   On a machine with systolic arrays each tiling is also tried with the largest products on them.
 2. Tiles. Axes that no node reduces and most nodes have are time: tiled in several sizes, each
    tried. Axes of recurrences run inside them. Everything else stays whole inside the tile, and is
    tiled too where scratchpads would not hold it.
@@ -21,13 +22,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dataflow.nodes import Graph
-from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule
+from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule, ScheduleError
 from dataflow.streams import StreamGraph, stream
 from hwspecs import Machine
+from hwspecs.machine import Dataflow
+from mapping.array_plans import HOLDS, on_arrays
 from mapping.axis_roles import Roles, axis_roles
 from mapping.copies import meets_others, shared_out
 from mapping.errors import MappingError, refuse, shortage
@@ -113,11 +116,8 @@ class _Search:
 
     def run(self) -> list[Candidate]:
         """Schedules that fit, each better than those found before it."""
-        bases = [
-            base
-            for schedule in tilings(self.graph, self.machine, self.roles)
-            for base in self._with_loads(self._candidate(schedule))
-        ]
+        plain = [self._candidate(each) for each in tilings(self.graph, self.machine, self.roles)]
+        bases = [base for plan in self._with_arrays(plain) for base in self._with_loads(plan)]
         found: list[Candidate] = []
         for base in sorted(bases, key=lambda base: base.cycles)[:TRIED_TILES]:
             if found and (base.cycles >= found[-1].cycles or self.tries > self.most_tries):
@@ -127,6 +127,29 @@ class _Search:
                 if best and (not found or best is not found[-1]):
                     found.append(best)
         return found
+
+    def _with_arrays(self, plain: list[Candidate]) -> Iterator[Candidate]:
+        """The tilings in SIMD units, and with products on systolic arrays where there are any.
+
+        Those hold what the machine says, or where no tiling allows that, whatever one does.
+        """
+        yield from plain
+        systolic = self.machine.compute.systolic
+        first = (systolic.dataflow,) if systolic else ()
+        for holds in (first, HOLDS if systolic else ()):
+            found = list(self._arrayed(plain, holds))
+            yield from found
+            if found:
+                return
+
+    def _arrayed(self, plain: list[Candidate], holds: Iterable[Dataflow]) -> Iterator[Candidate]:
+        for base, held in itertools.product(plain, holds):
+            arrayed = on_arrays(self.graph, self.machine, base.schedule, held)
+            if arrayed is not None:
+                try:
+                    yield self._candidate(arrayed)
+                except ScheduleError:  # another rule is against it, such as that of a recurrence
+                    continue
 
     def _with_loads(self, base: Candidate) -> Iterator[Candidate]:
         """The tiling as it is, and with tensors kept on chip that it would load again."""

@@ -100,6 +100,8 @@ def copies(made: StreamGraph, group: Group) -> int:
 
 def _fixed(made: StreamGraph, group: Group, pipelines: list[str]) -> bool:
     """Whether no digit is left over which the group could get more copies."""
+    if made.by_name[group.name].array:
+        return not any(d in made.by_name[group.name].domain for d in pipelines)
     return not spreadable(made, group) and not any(
         d in made.by_name[group.name].domain for d in pipelines
     )

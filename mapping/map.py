@@ -20,6 +20,7 @@ from mapping.partition import Group, partition
 from mapping.place import place
 from mapping.resources import needs
 from mapping.route import route
+from mapping.systolic import size_faults
 
 LAYOUTS = 6
 """Default schedules that are laid out before giving up."""
@@ -65,9 +66,9 @@ def map_graph(graph: Graph, machine: Machine, schedule: Schedule | None = None) 
 
 def _laid_out(graph: Graph, machine: Machine, schedule: Schedule) -> Mapping:
     made = stream(graph, schedule, machine.compute.lanes, machine.compute.fifo_depth_beats)
+    _check_lanes(made, machine)
     groups = partition(made, machine)
     _check_copies(made, groups, machine)
-    _check_lanes(made, machine)
     program = build(made, groups, machine)
     _check_capacity(program)
     return Mapping(schedule, made, route(place(program)), bound(graph, machine))
@@ -75,8 +76,10 @@ def _laid_out(graph: Graph, machine: Machine, schedule: Schedule) -> Mapping:
 
 def _check_lanes(made: StreamGraph, machine: Machine) -> None:
     """Refuse beats that are wider than the machine's lanes."""
-    compute, faults = machine.compute, []
+    compute, faults = machine.compute, size_faults(made, machine)
     for node in made.nodes:
+        if node.array:
+            continue
         # Packed multiplies are summed inside their lane.
         packed = node.node.op == "einsum" and node.vector in node.gone
         most = compute.lanes * (compute.packing if packed else 1)
@@ -105,10 +108,12 @@ def _check_copies(made: StreamGraph, groups: Iterable[Group], machine: Machine) 
     needed = {
         "compute units": sum(g.cells * _copies(made.by_name[g.name]) for g in groups),
         "address generators": sum(_copies(n) for n in made.nodes if n.kind in ("load", "store")),
+        "systolic arrays": sum(_copies(n) for n in made.nodes if n.array),
     }
     available = {
         "compute units": machine.grid.compute_units,
         "address generators": machine.generators.count,
+        "systolic arrays": machine.arrays,
     }
     faults = []
     for resource, count in needed.items():

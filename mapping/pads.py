@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dataflow.nodes import Node
+from dataflow.streams.arrays import is_held
 from dataflow.streams.edge import Edge, StreamGraph, scatter
 from dataflow.streams.node import StreamNode
 from hwspecs import Machine
@@ -162,6 +163,9 @@ def _streams(
     for edge in edges:
         node = made.by_name[edge.target]
         asked = (read_loops(made, groups, edge), operand_wires(node, edge), dict(node.unroll))
+        if is_held(node, edge):  # read row by row, at the pace of its array
+            streams.append([edge])
+            continue
         for stream in streams:
             other = made.by_name[stream[0].target]
             same = (
@@ -169,6 +173,8 @@ def _streams(
                 operand_wires(other, stream[0]),
                 dict(other.unroll),
             )
+            if is_held(other, stream[0]):
+                continue
             if asked == same and not any(reach.waits(edge.target, e.target) for e in stream):
                 stream.append(edge)
                 break

@@ -11,6 +11,7 @@ Stages of a node, for every point of its packed digits:
                   where it accumulates over firings
     reduce        the same without the multiply
     total, merge  terms - 1 additions, and 1 where it accumulates
+    on an array   all of a unit's: it works in systolic mode, for this node alone
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def partition(made: StreamGraph, machine: Machine) -> tuple[Group, ...]:
 def stages_of(made: StreamGraph, node: StreamNode, machine: Machine) -> int:
     """Pipeline stages that one unit spends on `node` (see the module's text)."""
     compute = machine.compute
+    if node.array:
+        return compute.stages
     kept = math.prod(n for d, n in node.pack.items() if d not in node.gone)
     summed = math.prod(n for d, n in node.pack.items() if d in node.gone)
     op = node.node.op
@@ -101,6 +104,8 @@ def operand_wires(node: StreamNode, edge: Edge) -> tuple[int, bool]:
 
     Packed scalars that come from one scratchpad read travel as the lanes of one vector.
     """
+    if node.array:
+        return 1, True  # a row or a column of a block a firing
     packed = math.prod(n for d, n in node.pack.items() if d in edge.touch)
     if node.vector in edge.touch and node.lanes > 1:
         return packed, True
@@ -121,7 +126,8 @@ class _Partition:
         members = dict.fromkeys(self.group_of[name] for name in self.order)
         groups = tuple(self._group(names) for names in members)
         for group in groups:
-            self._check_ports(group)
+            if not self.made.by_name[group.main].array:  # an array has a wire a row and column
+                self._check_ports(group)
         return groups
 
     def _join(self, name: str) -> None:

@@ -32,9 +32,11 @@ MOST_SWAPS = 300_000
 
 _RESOURCES = {
     "compute": ("compute units", "lower the unrolling or use a machine with at least {} of them"),
+    "array": ("systolic arrays", "lower the unrolling or use a machine with at least {} of them"),
     "memory": ("memory units", "use smaller or fewer buffers, or a machine with at least {}"),
     "edge": ("address generators", "lower the unrolling of what is loaded or stored to at most {}"),
 }
+_SITES = ("compute", "array", "memory")
 _BLOCK_KINDS = {"compute": "compute", "load": "edge", "store": "edge", "host": "host"}
 
 
@@ -59,12 +61,12 @@ class End:
 def blocks(program: Program) -> tuple[Block, ...]:
     """Return what must be placed, in the order of the units and then of the scratchpads.
 
-    kind is "compute", "memory", "edge" or "host".
+    kind is "compute", "array" (a compute unit in systolic mode), "memory", "edge" or "host".
     """
     units = [
-        Block(unit.name, _BLOCK_KINDS[unit.kind], unit.cells)
+        Block(unit.name, "array" if unit.array else _BLOCK_KINDS[unit.kind], unit.cells)
         for unit in program.units
-        if unit.kind in _BLOCK_KINDS
+        if unit.kind in _BLOCK_KINDS and not unit.within
     ]
     return (*units, *(Block(pad.name, "memory", pad.cells) for pad in program.scratchpads))
 
@@ -82,7 +84,9 @@ def ends(program: Program) -> dict[str, End]:
                 cell = number % pad.cells
                 found[name] = End(pad.name, cell, cell)
     for unit in program.units:
-        if unit.kind in _BLOCK_KINDS:
+        if unit.within:
+            found[unit.name] = End(unit.within, 0, 0)
+        elif unit.kind in _BLOCK_KINDS:
             found[unit.name] = End(unit.name, 0, unit.cells - 1)
     return found
 
@@ -151,8 +155,12 @@ def place(program: Program, seed: int = 0) -> Program:
     the machine has too few compute units, memory units or address generators, all in one.
     """
     machine = program.machine
+    arrays = sum(block.kind == "array" for block in blocks(program))
+    sites = machine.grid.sites("compute")
     pool = {
-        "compute": machine.grid.sites("compute"),
+        # The first compute units have the systolic mode; those not in it are ordinary ones.
+        "array": sites[: min(arrays, machine.arrays)],
+        "compute": sites[min(arrays, machine.arrays) :],
         "memory": machine.grid.sites("memory"),
         "edge": edge_sites(machine),
     }
@@ -199,7 +207,7 @@ class _Layout:
             self.column += [site[1] for site in sites]
         self.slot_at = {
             (kind, self.row[slot], self.column[slot]): slot
-            for kind in ("compute", "memory")
+            for kind in _SITES
             for slot in self.slot_range[kind]
         }
         self.at = [-1] * len(self.kind)

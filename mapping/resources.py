@@ -15,6 +15,7 @@ from dataflow.streams import StreamGraph
 from dataflow.streams.node import StreamNode, address_strides
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
+from mapping import systolic
 from mapping.links import fifo_count, fifos
 from mapping.pads import Pad, channel_elems, copies_of, deep_fifo_cells, plan_pads, state_elems
 from mapping.partition import Group, group_map, ii_of
@@ -27,6 +28,7 @@ class Needs:
     compute: int
     memory: int
     generators: int
+    arrays: int = 0
 
     def share_of(self, machine: Machine) -> float:
         """The larger of the shares of compute and of memory units taken."""
@@ -40,6 +42,7 @@ class Needs:
             ("compute units", self.compute, int(share * grid.compute_units)),
             ("memory units", self.memory, int(share * grid.memory_units)),
             ("address generators", self.generators, machine.generators.count),
+            ("systolic arrays", self.arrays, machine.arrays),
         )
         return [each for each in counts if each[1] > each[2]]
 
@@ -54,6 +57,7 @@ class Needs:
             self.compute <= share * grid.compute_units
             and self.memory <= share * grid.memory_units
             and self.generators <= machine.generators.count
+            and self.arrays <= machine.arrays
         )
 
 
@@ -74,7 +78,8 @@ def needs(made: StreamGraph, groups: tuple[Group, ...], machine: Machine) -> Nee
             if elems:
                 memory += len(copies_of(node)) * deep_fifo_cells(elems, machine)
     generators = sum(len(copies_of(node)) for node in made.nodes if node.kind in ("load", "store"))
-    return Needs(compute, memory, generators)
+    arrays = sum(len(copies_of(node)) for node in made.nodes if node.array)
+    return Needs(compute, memory, generators, arrays)
 
 
 def pads_of(made: StreamGraph, owners: Mapping[str, Group], machine: Machine) -> list[Pad]:
@@ -95,6 +100,8 @@ def firings(made: StreamGraph, node: StreamNode) -> int:
 def busy_cycles(made: StreamGraph, group: Group, machine: Machine) -> int:
     """Cycles for which one copy of a group is busy."""
     nodes = [made.by_name[name] for name in group.members]
+    if nodes[0].array:
+        return systolic.busy_cycles(made, nodes[0], machine)
     return max(firings(made, node) for node in nodes) * max(ii_of(n, machine) for n in nodes)
 
 

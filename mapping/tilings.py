@@ -29,6 +29,8 @@ class _Tilings:
     def __init__(self, graph: Graph, machine: Machine, roles: Roles) -> None:
         self.graph, self.roles = graph, roles
         self.lanes = machine.compute.lanes
+        systolic = machine.compute.systolic
+        self.sides = {systolic.rows, systolic.columns} if systolic else set()
         self.computed = [node for node in graph.nodes if node.op in COMPUTED]
 
     def all(self) -> Iterator[Schedule]:
@@ -45,6 +47,8 @@ class _Tilings:
         extent = self.graph.extent(axis)
         if extent == 1:
             return [1]
+        if self.sides:  # folds are of an array's size, and the longer they stream the better
+            return sorted({min(side, extent) for side in self.sides} | {min(LONG, extent), extent})
         wide = any(vector == axis for vector, _ in self.roles.vectors.values())
         least = min(self.lanes, extent) if wide else 1
         sizes = {least, extent}
@@ -60,7 +64,9 @@ class _Tilings:
         for axis in self.roles.inner:
             extent = self.graph.extent(axis)
             reduced_only = self._can_tile(axis)
-            if reduced_only and extent > 1024:
+            if reduced_only and any(extent > side for side in self.sides):
+                options[axis] = [0, *sorted(self.sides)]
+            elif reduced_only and extent > 1024:
                 options[axis] = [512] if extent > 16384 else [0, 512]
         return options
 

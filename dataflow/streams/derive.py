@@ -24,6 +24,7 @@ from dataflow.errors import did_you_mean
 from dataflow.index import affine
 from dataflow.nodes import Graph
 from dataflow.schedule import Schedule, ScheduleError
+from dataflow.streams.arrays import array_faults, waits_beside_array
 from dataflow.streams.depths import with_depths
 from dataflow.streams.digits import Digits
 from dataflow.streams.edge import Edge, StreamGraph, ends
@@ -57,7 +58,8 @@ def stream(graph: Graph, schedule: Schedule, lanes: int = 16, fifo_beats: int = 
     edges = [_settle(made.digits, ordered, edge, schedule, faults) for edge in edges]
     _check_merges(schedule, ordered, edges, faults)
     faults += faults_of(schedule, made.digits, ordered, edges)
-    _check_channel_names(schedule, edges, faults)
+    faults += array_faults(made, ordered)
+    _check_channel_names(schedule, ordered, edges, faults)
     if faults:
         raise ScheduleError(faults)
     groups = padded_groups(made.digits, ordered, edges)
@@ -194,9 +196,12 @@ def _settle(
     """FIFO or scratchpad: what the schedule says, else a FIFO wherever the orders agree."""
     source, target = nodes[edge.source], nodes[edge.target]
     streams_ = not edge.mapped and _same_order(digits, source, target, edge)
+    streams_ = streams_ and not waits_beside_array(source, target, edge)
     if edge.kind == "fifo" and not streams_:
         path = ("channels", edge.name, "locality")
         why = f"{target.name} does not take beats in the order in which {source.name} makes them"
+        if waits_beside_array(source, target, edge):
+            why = "blocks go into and out of a systolic array row by row"
         faults.append(schedule.fault(path, f"must be scratchpad, got fifo; {why}"))
     off_chip = source.kind == "load"
     kind = edge.kind or ("fifo" if streams_ and not off_chip else "scratchpad")
@@ -253,8 +258,16 @@ def _check_merges(
                 )
 
 
-def _check_channel_names(schedule: Schedule, edges: Iterable[Edge], faults: list[str]) -> None:
+def _check_channel_names(
+    schedule: Schedule, nodes: Mapping[str, StreamNode], edges: Iterable[Edge], faults: list[str]
+) -> None:
+    edges = tuple(edges)
     names = {edge.name for edge in edges} | {edge.name.removeprefix("load ") for edge in edges}
+    # A load of its own for each of several readers is known by its tensor, too.
+    for edge in edges:
+        argument = nodes[edge.source].argument
+        if argument:
+            names.add(f"{argument.name} -> {edge.target}")
     for name in schedule.channels:
         if name not in names:
             hint = did_you_mean(name, sorted(names))

@@ -139,6 +139,8 @@ def _node_text(made: StreamGraph, node: StreamNode) -> str:
         parts.append(f"reduces {' '.join(node.gone)}")
     if node.vector:
         parts.append(f"lanes {node.vector} x {node.lanes}")
+    if node.array:
+        parts.append(f"on an array that holds its {node.array}")
     for title in ("pack", "unroll", "merge"):
         counts = getattr(node, title)
         if counts:

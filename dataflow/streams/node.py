@@ -16,7 +16,8 @@ class StreamNode:
     nothing and are worked out beside it (constants, `earlier`, `last`, reads). domain: time digits,
     outermost first; carried: those it accumulates over. walk: tile digits, slowest first; gone:
     those it reduces. Lanes run along `vector`. pack, unroll: see Schedule. merge: for a digit, how
-    many parts along it the node joins at a firing.
+    many parts along it the node joins at a firing. array: what a systolic array that works it out
+    holds in its cells ("weight", "input" or "output"), or "".
     """
 
     name: str
@@ -35,6 +36,7 @@ class StreamNode:
     merge: Mapping[str, int] = field(default_factory=dict)
     argument: Node | None = None
     output: Output | None = None
+    array: str = ""
 
     @property
     def loops(self) -> tuple[str, ...]:

@@ -232,7 +232,10 @@ def _with_plan(digits: Digits, node: StreamNode, plan: NodeSchedule) -> StreamNo
     vector, lanes = next(iter(plan.vector.items()), ("", 1))
     unroll = {d: n for d, n in plan.unroll.items() if n > 1 and d in (*node.domain, *walk)}
     pack = {d: n for d, n in plan.pack.items() if n > 1 and d in walk}
-    return replace(node, walk=walk, vector=vector, lanes=lanes, unroll=unroll, pack=pack)
+    array = plan.array or ""
+    return replace(
+        node, walk=walk, vector=vector, lanes=lanes, unroll=unroll, pack=pack, array=array
+    )
 
 
 def _unknown_names(graph: Graph, schedule: Schedule, nodes: list[StreamNode]) -> list[str]:
