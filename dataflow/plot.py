@@ -119,7 +119,7 @@ def _groups(program: Program, busy: Mapping[str, float] | None) -> dict[str, _Gr
     """The compute units by stream node, the largest first; those past the palette share grey."""
     members: dict[str, list[Unit]] = {}
     for unit in program.units:
-        if unit.kind == "compute":
+        if unit.kind == "compute" and not unit.within:
             members.setdefault(node_of(unit.name), []).append(unit)
     cells = {name: sum(unit.cells for unit in units) for name, units in members.items()}
     groups = {}
@@ -164,7 +164,7 @@ def _draw_cells(
 ) -> None:
     taken: set[Site] = set()
     for unit in program.units:
-        if unit.kind == "compute":
+        if unit.kind == "compute" and not unit.within:
             group = groups[node_of(unit.name)]
             share = None if busy is None else busy.get(unit.name, 0.0)
             for site in program.sites[unit.name]:
@@ -290,6 +290,9 @@ def _place_of(program: Program) -> dict[str, tuple[Site, ...]]:
     for pad in program.scratchpads:
         for name in (*pad.writers, *pad.readers):
             place[name] = program.sites[pad.name]
+    for unit in program.units:
+        if unit.within:
+            place[unit.name] = program.sites[unit.within]
     return place
 
 
