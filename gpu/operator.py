@@ -8,16 +8,32 @@ is kept for the life of the process, since graphs that torch has compiled may ca
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from gpu.run import Compiled
+from gpu.plan import Plan
 
-_compiled: dict[str, Compiled] = {}
+
+class Launchable(Protocol):
+    """What the operator needs of a compiled plan (`gpu.run.Compiled`)."""
+
+    source: str
+    plan: Plan
+    where: str
+
+    def launch(self, inputs: list[Any]) -> list[Any]:
+        """Run on tensors that fit, and return the outputs."""
+        ...
+
+    def blank(self) -> list[Any]:
+        """Outputs of the right types and shapes."""
+        ...
+
+
+_compiled: dict[str, Launchable] = {}
 _operators: list[Any] = []
 
 
-def register(compiled: Compiled) -> str:
+def register(compiled: Launchable) -> str:
     """Make `compiled` known to the operator, and return its key."""
     text = "\n".join([compiled.source, repr(compiled.plan.tensors), compiled.where])
     key = hashlib.sha256(text.encode()).hexdigest()[:24]
