@@ -209,12 +209,19 @@ def compile(
 ) -> None:
     """Compile kernels for a card that need not be there, and say what they take of it."""
     from gpu.compile import faults, resources
+    from gpu.default_schedule import default_schedule
     from gpu.tune import known_schedule
 
     bad, data = False, []
     for case in _cases(cases, set_, rewrite, precision, only):
         graph = case.request().graph
-        for found in resources(graph, known_schedule(graph, case.precision), capability):
+        hopper = capability == 90
+        chosen = (
+            known_schedule(graph, case.precision)
+            if hopper
+            else (default_schedule(graph, case.precision, "a100"))
+        )
+        for found in resources(graph, chosen, capability):
             wrong = faults(found, capability)
             bad = bad or bool(wrong)
             row = {**asdict(found), "case": case.case, "capability": capability, "faults": wrong}

@@ -37,15 +37,22 @@ LONGEST_BETWEEN = 1024
 
 @dataclass(frozen=True)
 class Card:
-    """What a default needs to know of a card: its name, cores, and whether programs may wait."""
+    """What a default needs to know of a card.
+
+    cooperative: programs may wait for each other. copies: it has a copy engine for blocks, and
+    shared memory and registers for 128 x 256 results (Hopper).
+    """
 
     name: str
     cores: int
     cooperative: bool = True
+    copies: bool = False
 
 
 CARDS = {
-    "h200": Card("h200", 132),  # NVIDIA H200 SXM: 132 cores (SM), as the device reports
+    "h200": Card(
+        "h200", 132, copies=True
+    ),  # NVIDIA H200 SXM: 132 cores (SM), as the device reports
     "a100": Card("a100", 108),  # NVIDIA A100: 108 cores
     "interpreter": Card("interpreter", 2, cooperative=False),
 }
@@ -188,7 +195,7 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
     free = [axis for axis in _free_axes(work) if axis not in kept]
     if exchanged:
         return {"makes": _makes(graph, makes), **_persistent(work, recurrent, exchanged, card)}
-    tile = _enough_programs(work, _broad(work, _tiles(work, free), card), free, card)
+    tile = _enough_programs(work, _broad(work, _tiles(work, free, card), card), free, card)
     loop = dict.fromkeys(recurrent, 1)
     loop.update(_long_sums(work, free, recurrent))
     hoisted = [axis for axis in free if _hoists(work, axis)]
@@ -201,7 +208,7 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
         "unroll": unrolled,
         "chunk": {axis: _chunk(work, axis, tile, grid, card) for axis in hoisted},
     }
-    return {**plan, **_resources(work, tile, loop)}
+    return {**plan, **_resources(work, tile, loop, card)}
 
 
 def _makes(graph: Graph, makes: Iterable[str]) -> list[str]:
@@ -347,7 +354,7 @@ def _depth(extent: int) -> int:
     return tile
 
 
-def _tiles(work: _Work, free: list[str]) -> dict[str, int]:
+def _tiles(work: _Work, free: list[str], card: Card) -> dict[str, int]:
     """Tiles of grid axes: rows and columns of products, or elements of rows."""
     if not work.products:
         return _row_tiles(work, free)
@@ -362,7 +369,7 @@ def _tiles(work: _Work, free: list[str]) -> dict[str, int]:
             if enough or not spare:
                 continue
             axis = max(spare, key=work.graph.extent)
-            wanted = _wanted(work, axis, free) if lanes == 1 else PRODUCT_ROWS // 2 // lanes
+            wanted = _wanted(work, axis, free, card) if lanes == 1 else PRODUCT_ROWS // 2 // lanes
             tile[axis] = min(wanted, power_of_two(work.graph.extent(axis)))
     return _wide_enough(work, tile)
 
@@ -370,17 +377,22 @@ def _tiles(work: _Work, free: list[str]) -> dict[str, int]:
 def _broad(work: _Work, tile: dict[str, int], card: Card) -> dict[str, int]:
     """256 columns for a single large product: half as many bytes of its rows are read again."""
     graph = work.graph
-    if len(work.products) != 1 or sorted(tile.values()) != [PRODUCT_ROWS, PRODUCT_ROWS]:
+    if (
+        not card.copies
+        or len(work.products) != 1
+        or sorted(tile.values()) != [PRODUCT_ROWS, PRODUCT_ROWS]
+    ):
         return tile
     (_, columns) = tile
     tiles = math.prod(-(-graph.extent(axis) // size) for axis, size in tile.items())
     return {**tile, columns: 2 * PRODUCT_ROWS} if tiles >= 4 * card.cores else tile
 
 
-def _wanted(work: _Work, axis: str, free: list[str]) -> int:
+def _wanted(work: _Work, axis: str, free: list[str], card: Card) -> int:
     """Rows of a tile: 64 where they meet at most 64 columns that lie whole in it, else 128.
 
-    With few columns, state and result of 64 rows leave a core room for more programs.
+    With few columns, state and result of 64 rows leave a core room for more programs. Cards whose
+    products take both operands from registers have room for 64 rows of them.
     """
     columns = []
     for node in work.products:
@@ -389,7 +401,8 @@ def _wanted(work: _Work, axis: str, free: list[str]) -> int:
             if axis in side:
                 columns.append(_lanes(work, other, free, {}))
     whole = [count for count in columns if count > 1]
-    return PRODUCT_ROWS // 2 if whole and min(whole) <= PRODUCT_ROWS // 2 else PRODUCT_ROWS
+    few = bool(whole) and (min(whole) <= PRODUCT_ROWS // 2 or not card.copies)
+    return PRODUCT_ROWS // 2 if few else PRODUCT_ROWS
 
 
 def _lanes(work: _Work, side: Iterable[str], free: Iterable[str], tile: Mapping[str, int]) -> int:
@@ -477,7 +490,7 @@ def _chunk(work: _Work, axis: str, tile: Mapping[str, int], grid: Iterable[str],
     return max(1, tiles // wanted)
 
 
-def _resources(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int]) -> dict:
+def _resources(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int], card: Card) -> dict:
     if not work.products:
         graph = work.graph
         axes = {axis for node in work.nodes for axis in node.axes}
@@ -496,5 +509,6 @@ def _resources(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int]) ->
     if plain and min(tile.values()) >= PRODUCT_ROWS:  # one product: its rows share the L2 cache
         wide = max(tile, key=work.graph.extent)
         other = next(axis for axis in tile if axis != wide)
-        return {"warps": 8, "stages": 4, "descriptors": True, "group": {other: 8}}
-    return {"warps": 8 if rows >= PRODUCT_ROWS else 4, "stages": 3}
+        stages = 4 if card.copies else 3
+        return {"warps": 8, "stages": stages, "descriptors": card.copies, "group": {other: 8}}
+    return {"warps": 8 if rows >= PRODUCT_ROWS else 4, "stages": 3 if card.copies else 2}
