@@ -20,10 +20,10 @@ from typing import Any
 from dataflow.errors import FaultsError
 from dataflow.request import Request, read_settings, request
 from gpu.exact import Verdict, draw, judge
+from gpu.known import known_schedule
 from gpu.peers import Peer, flops, peers
 from gpu.run import Compiled, compile, device_name, torch_type, versions
 from gpu.schedule import PRECISIONS, GpuSchedule
-from gpu.tune import known_schedule
 
 NEEDED = ("case", "kernel", "settings", "precision")
 FLUSH_BYTES = 256 * 2**20  # several times the L2 cache of any card of today

@@ -109,8 +109,8 @@ def source(
 ) -> None:
     """Print the generated Triton source of a kernel, or the schedule behind it."""
     from gpu.emit_triton import source as text
+    from gpu.known import known_schedule
     from gpu.lower import lower
-    from gpu.tune import known_schedule
 
     made = _request(kernel, set_, rewrite)
     chosen = _schedule(schedule) or known_schedule(made.graph, _precision(precision))
@@ -210,7 +210,7 @@ def compile(
     """Compile kernels for a card that need not be there, and say what they take of it."""
     from gpu.compile import faults, resources
     from gpu.default_schedule import default_schedule
-    from gpu.tune import known_schedule
+    from gpu.known import known_schedule
 
     bad, data = False, []
     for case in _cases(cases, set_, rewrite, precision, only):

@@ -1,12 +1,10 @@
 """Searches schedules for the card at hand, and keeps what it found in readable files.
 
-`tuned/CARD.yaml` (the user's cache, else the project's own in `gpu/tuned`) has the best schedule of
-each kernel, under the graph's name, the precision and a hash of the graph at its sizes, with the
-versions that timed it. `trials/CARD/KEY.yaml` has every trial, written as the search goes, so that
-one that was stopped goes on where it was. Candidates start at the default schedule and move to
-neighbours of the best one so far: tiles halved and doubled, other warps, stages and groups. Those
-that spill registers or ask for more shared memory than the card has are dropped by the compiler,
-before any run; those whose values are wrong are dropped by the check.
+`gpu.known` keeps the best schedule. `trials/CARD/KEY.yaml` in the cache has every trial, written as
+the search goes, so that one that was stopped goes on where it was. Candidates start at the default
+schedule and move to neighbours of the best one so far: tiles halved and doubled, other warps,
+stages and groups. Those that spill registers or ask for more shared memory than the card has are
+dropped by the compiler, before any run; those whose values are wrong are dropped by the check.
 """
 
 from __future__ import annotations
@@ -16,18 +14,15 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dataflow.errors import FaultsError
-from dataflow.nodes import Graph
 from dataflow.request import Request
-from dataflow.text import to_text
 from gpu.default_schedule import default_schedule
+from gpu.known import card_name, entries_of, graph_key, keep
 from gpu.module import GpuError, cache_folder
 from gpu.schedule import GpuSchedule, KernelSchedule
-from hwspecs import read, write
+from hwspecs import write
 
-SHIPPED = Path(__file__).parent / "tuned"
 WARPS, MOST_STAGES = (4, 8, 16), 5
 GROUPS = (4, 8, 16)
 
@@ -44,25 +39,6 @@ class Trial:
     remark: str = ""
 
 
-def graph_key(graph: Graph, precision: str) -> str:
-    """The key of a graph at its sizes: its name, its precision, and a hash of its text."""
-    digest = hashlib.sha256(to_text(graph).encode()).hexdigest()[:16]
-    return f"{graph.name}-{precision}-{digest}"
-
-
-def known_schedule(graph: Graph, precision: str, card: str | None = None) -> GpuSchedule:
-    """Return the best schedule that a search has found for `card`, else the default one.
-
-    card: as `card_name` gives it; None for the one at hand, if any.
-    """
-    card = card or card_name()
-    for folder in (cache_folder() / "tuned", SHIPPED):
-        found = _entries(folder / f"{card}.yaml").get(graph_key(graph, precision))
-        if found is not None:
-            return GpuSchedule.model_validate(found["schedule"])
-    return default_schedule(graph, precision)
-
-
 def tune(request: Request, precision: str, trials: int) -> tuple[Trial, Path]:
     """Search on the GPU at hand, and return the best trial and the file that keeps it.
 
@@ -76,7 +52,7 @@ def tune(request: Request, precision: str, trials: int) -> tuple[Trial, Path]:
     best = search(default_schedule(graph, precision), _timer(request, precision), trials, log)
     if math.isinf(best.milliseconds):
         raise GpuError(f"{graph.name}: some schedule must work, got none; the trials: {log}")
-    return best, keep(graph, best)
+    return best, keep(graph, best.schedule, best.milliseconds)
 
 
 def search(start: GpuSchedule, time: Time, limit: int, log: Path | None = None) -> Trial:
@@ -128,31 +104,6 @@ def _moves(plan: KernelSchedule) -> Iterator[KernelSchedule]:
                 yield plan.model_copy(update={"group": {plan.grid[0]: size}})
 
 
-def keep(graph: Graph, trial: Trial, folder: Path | None = None) -> Path:
-    """Write a schedule into the user's cache (or `folder`), and return the file."""
-    from gpu.run import versions
-
-    path = (folder or cache_folder() / "tuned") / f"{card_name()}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    entries = _entries(path)
-    entries[graph_key(graph, trial.schedule.precision)] = {
-        "milliseconds": round(trial.milliseconds, 5),
-        "versions": {name: str(version) for name, version in versions().items()},
-        "schedule": trial.schedule.as_data(),
-    }
-    path.write_text(write(dict(sorted(entries.items()))))
-    return path
-
-
-def card_name() -> str:
-    """The card at hand as files are named after it; "none" without one."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return "none"
-    return torch.cuda.get_device_name(0).lower().replace(" ", "-")
-
-
 def _timer(request: Request, precision: str) -> Time:
     from gpu.bench import time
     from gpu.compile import faults, resources
@@ -196,7 +147,7 @@ def _trials(log: Path) -> dict[str, Trial]:
             float(entry.get("milliseconds", math.inf)),
             entry.get("remark", ""),
         )
-        for name, entry in _entries(log).items()
+        for name, entry in entries_of(log).items()
     }
 
 
@@ -208,9 +159,3 @@ def _write_trials(log: Path, done: dict[str, Trial]) -> None:
         figure = {"remark": trial.remark} if failed else {"milliseconds": trial.milliseconds}
         entries[name] = {**figure, "schedule": trial.schedule.as_data()}
     log.write_text(write(entries))
-
-
-def _entries(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    return dict(read(path, "tuned schedules").content or {})

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from dataflow.kernels import build
+from gpu.known import graph_key, keep, known_schedule
 from gpu.module import GpuError
 from gpu.schedule import GpuSchedule
-from gpu.tune import Trial, graph_key, keep, known_schedule, neighbours, search
+from gpu.tune import neighbours, search
 
 START = GpuSchedule.model_validate(
     {
@@ -71,7 +72,7 @@ def test_kept_schedule_is_known_again(tmp_path: Path, monkeypatch: pytest.Monkey
     graph = build("gemm", {"i": 5, "j": 7, "k": 9})
     before = known_schedule(graph, "bf16")
     assert before != START
-    path = keep(graph, Trial(START, 1.25))
+    path = keep(graph, START, 1.25)
     assert known_schedule(graph, "bf16") == START
     assert known_schedule(graph, "fp16") == before.model_copy(update={"precision": "fp16"})
     assert "milliseconds: 1.25" in path.read_text()
