@@ -23,6 +23,8 @@ PRODUCT_ROWS = 128
 """Rows and columns of a product's tile: two warp groups of 64 rows fill a Hopper tensor core."""
 PRODUCT_DEPTH = 64
 """Depth of a step of a long product: 128 bytes a row in 16-bit types, one swizzle atom."""
+CHAIN_RESULT = 64 * 64
+"""Largest result of a chain of products that one warp group holds beside tables and state."""
 WHOLE_SUM = 256
 """Longest summed axis of a product that lies whole in the tile."""
 WHOLE_ROW = 32768
@@ -511,4 +513,11 @@ def _resources(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int], ca
         other = next(axis for axis in tile if axis != wide)
         stages = 4 if card.copies else 3
         return {"warps": 8, "stages": stages, "descriptors": card.copies, "group": {other: 8}}
+    if any(_hoists(work, axis) for axis in _free_axes(work)):  # a chain of products, all of a size
+        results = [
+            math.prod(_lanes(work, side, _free_axes(work), tile) for side in found[1:3])
+            for node in work.products
+            if (found := product_sides(work.graph, node)) is not None
+        ]
+        return {"warps": 8 if max(results) > CHAIN_RESULT else 4, "stages": 1}
     return {"warps": 8 if rows >= PRODUCT_ROWS else 4, "stages": 3 if card.copies else 2}
