@@ -193,9 +193,7 @@ class _Build:
     def _preload(self, unit: str, level: int, port: Port) -> None:
         """Let an operand that stays in an array in through a unit of its own."""
         draft = self.drafts[unit]
-        assert isinstance(draft.work, Compute)
-        axes = {walk.axis: walk for walk in draft.work.axes.values()}
-        made = preload(draft.name, draft.loops, draft.points, level, port, axes, self.machine)
+        made = preload(draft.name, draft.loops, draft.points, level, port, self.machine)
         self.preloads.append(made.unit)
         self.channels += made.channels
         draft.inputs.append(made.array_input)

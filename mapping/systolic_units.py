@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataflow.program import AxisWalk, Channel, Compute, Loop, Port, Unit
+from dataflow.program import Channel, Compute, Loop, Port, Unit
 from hwspecs import Machine
 from mapping.systolic import blocks_ahead, refill_cycles
 
@@ -35,14 +35,14 @@ def preload(
     points: int,
     level: int,
     port: Port,
-    axes: dict[str, AxisWalk],
     machine: Machine,
 ) -> Preload:
     """The unit that shifts an operand into unit `array`, a row a firing and a block a fold.
 
     loops, points: the array's. level: the array's loop level inside which it holds a block. port:
-    its input as it would be without a preload. axes: the array's coordinates.
+    its input as it would be without a preload.
     """
+    axes = {walk.axis: walk for box in port.boxes for walk in box}
     turning = tuple(
         loop if place < level else Loop(loop.digit, 1) for place, loop in enumerate(loops)
     )

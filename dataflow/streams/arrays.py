@@ -13,7 +13,7 @@ its time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dataflow.schedule import Schedule
 from dataflow.streams.digits import Digits
@@ -35,12 +35,20 @@ def waits_beside_array(source: StreamNode, target: StreamNode, edge: Edge) -> bo
     return bool(source.array) and any(d in source.emission for d in source.pack)
 
 
-def array_faults(made: Streams, nodes: Mapping[str, StreamNode]) -> list[str]:
+def array_faults(
+    made: Streams, nodes: Mapping[str, StreamNode], edges: Iterable[Edge]
+) -> list[str]:
     """Every node on an array whose schedule does not fit the table above."""
     faults: list[str] = []
     for node in nodes.values():
         if node.array:
             faults += _faults(made, node)
+    for edge in edges:
+        node = nodes[edge.target]
+        if is_held(node, edge) and (edge.earlier or edge.last or edge.mapped):
+            rule = f"must be left out: {edge.value} is taken of another point, and cannot stay"
+            path = ("nodes", plan_name(made.schedule, node), "array")
+            faults.append(made.schedule.fault(path, rule))
     return faults
 
 

@@ -58,7 +58,7 @@ def stream(graph: Graph, schedule: Schedule, lanes: int = 16, fifo_beats: int = 
     edges = [_settle(made.digits, ordered, edge, schedule, faults) for edge in edges]
     _check_merges(schedule, ordered, edges, faults)
     faults += faults_of(schedule, made.digits, ordered, edges)
-    faults += array_faults(made, ordered)
+    faults += array_faults(made, ordered, edges)
     _check_channel_names(schedule, ordered, edges, faults)
     if faults:
         raise ScheduleError(faults)

@@ -189,3 +189,50 @@ def test_machine_is_frozen_and_hashable():
 def test_machine_from_python_takes_plain_numbers():
     tiny = hwspecs.load("tiny")
     assert Machine.model_validate(tiny.model_dump()) == tiny
+
+
+# Systolic mode
+
+
+def test_systolic_machines_have_one_array():
+    for name, side, dataflow in (
+        ("systolic_128x128", 128, "weight"),
+        ("systolic_32x32", 32, "output"),
+    ):
+        machine = hwspecs.load(name)
+        array = machine.compute.systolic
+        assert array is not None
+        assert (array.rows, array.columns, array.dataflow) == (side, side, dataflow)
+        assert machine.arrays == 1
+
+
+def test_systolic_128x128_peak_is_half_a_tpu_v2():
+    machine = hwspecs.load("systolic_128x128")
+    # 128 x 128 multiply-adds at 0.7 GHz: 22.9 TFLOP/s, of the chip's 46 with two cores
+    assert 2 * 128 * 128 * machine.clock_hz == pytest.approx(46e12 / 2, rel=0.01)
+
+
+def test_machines_without_systolic_mode_have_no_arrays():
+    assert hwspecs.load("tiny").arrays == 0
+
+
+def test_every_unit_has_the_mode_where_no_number_is_given():
+    text = (FOLDER / "systolic_32x32.yaml").read_text()
+    with_all = text.replace("    units: 1 # A\n", "")
+    assert hwspecs.check(Machine, hwspecs.read(with_all, "machine")).arrays == 16
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("rows: 32 #", "rows: 33 #", "must be an array of at most 32 rows and columns, the lanes"),
+        ("units: 1 #", "units: 17 #", "must be a systolic mode in at most the grid's 16 compute"),
+        ("folds: serial", "folds: overlapped", "must be left out where folds are overlapped"),
+        ("dataflow: output", "dataflow: outputs", "got 'outputs'; did you mean output"),
+    ],
+)
+def test_systolic_faults_say_what_is_wrong(old, new, fault):
+    text = (FOLDER / "systolic_32x32.yaml").read_text()
+    assert text.count(old) == 1
+    with pytest.raises(hwspecs.SpecError, match=fault):
+        hwspecs.check(Machine, hwspecs.read(text.replace(old, new), "machine"))
