@@ -54,10 +54,9 @@ class Card:
 
 
 CARDS = {
-    "h200": Card(
-        "h200", 132, copies=True
-    ),  # NVIDIA H200 SXM: 132 cores (SM), as the device reports
-    "a100": Card("a100", 108),  # NVIDIA A100: 108 cores
+    # NVIDIA H200 SXM and A100: cores (SM) as the devices report
+    "h200": Card("h200", 132, copies=True, shared_bytes=227 * 1024),
+    "a100": Card("a100", 108),
     "interpreter": Card("interpreter", 2, cooperative=False),
 }
 
