@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from hwspecs.errors import Fault, RuleError, SpecError
 from hwspecs.located_yaml import Located, PathOf
+from hwspecs.spec import key
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -89,7 +90,10 @@ def _merged(
         if error["type"] == "default_factory_not_called":
             continue
         path = _path_in(located.content, error["loc"], error["type"] == "missing")
-        rule, hint = _rule(error, _siblings(root, path[:-1]))
+        siblings = _siblings(root, path[:-1])
+        if error["type"] == "missing" and path[-1] not in siblings:
+            path = (*path[:-1], key(str(path[-1])))  # missing by a rule: told by its attribute
+        rule, hint = _rule(error, siblings)
         at_key = error["type"] == "extra_forbidden" or error["loc"][-1:] == ("[key]",)
         found = "nothing" if error["type"] == "missing" else show(error["input"])
         if at_key:
