@@ -142,7 +142,7 @@ def source(plan: Plan, interpreted: bool = False) -> str:
     and whose casts to bf16 cut off instead of rounding (3.6 to 3.9). Operands of products are
     widened to fp32 first, in which bf16 products are exact, and casts round before they cut.
     """
-    functions = [_Text(plan, kernel, interpreted).function() for kernel in plan.kernels]
+    functions = [Text(plan, kernel, interpreted).function() for kernel in plan.kernels]
     helpers = [text for name, text in HELPERS.items() if any(f"{name}(" in f for f in functions)]
     head = HEAD.format(name=plan.name, precision=plan.precision)
     return "\n\n".join([head, *helpers, *functions])
@@ -218,7 +218,7 @@ def pointer(tensor: str) -> str:
     return f"{tensor.replace('.', '_')}_ptr"
 
 
-class _Text:
+class Text:
     """The lines of one kernel."""
 
     def __init__(self, plan: Plan, kernel: Kernel, interpreted: bool):
