@@ -11,9 +11,10 @@ import hwspecs
 from dataflow.kernels import KERNELS
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = (".", "docs", "hwspecs", "dataflow", "dataflow/sim", "mapping")
+FOLDERS = (".", "docs", "hwspecs", "dataflow", "dataflow/sim", "mapping", "gpu")
 PAGES = sorted(page for folder in FOLDERS for page in (ROOT / folder).glob("*.md"))
-COMMANDS = {"machines", "kernels", "simulate", "map", "validate"}
+COMMANDS = {"machines", "kernels", "simulate", "map", "validate", "gpu"}
+GPU_COMMANDS = {"check", "bench", "compile", "source", "tune"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -30,13 +31,15 @@ def test_commands_of_a_page_exist(page: Path) -> None:
         if words[:1] != ["tileloom"] or len(words) < 2:
             continue
         assert words[1] in COMMANDS, line
+        if words[1] == "gpu":
+            assert words[2] in GPU_COMMANDS, line
         if words[1] in ("simulate", "map") and not words[2].isupper():
             assert words[2] in KERNELS or ".py:" in words[2], line
         if "--hw" in words and not words[words.index("--hw") + 1].endswith(".yaml"):
             assert words[words.index("--hw") + 1] in hwspecs.names(), line
 
 
-@pytest.mark.parametrize("package", ["hwspecs", "dataflow", "dataflow/sim", "mapping"])
+@pytest.mark.parametrize("package", ["hwspecs", "dataflow", "dataflow/sim", "mapping", "gpu"])
 def test_every_package_has_a_page(package: str) -> None:
     assert (ROOT / package / "README.md").is_file()
 
