@@ -22,7 +22,7 @@ from hwspecs.validate import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets" / "dram.yaml"
 
-Part = Literal["group", "column", "bank", "row"]
+Part = Literal["group", "column", "bank"]
 
 
 def _partial(schema: dict[str, Any]) -> None:
@@ -45,8 +45,9 @@ class Dram(Spec):
     """Banks of one group."""
     row_bytes: Bytes
     """Bytes of an open row."""
-    map: tuple[Part, ...] = ("group", "column", "bank", "row")
-    """Which part of a burst's number within the channel counts fastest, and so on."""
+    map: tuple[Part, ...] = ("group", "column", "bank")
+    """Which part of a burst's number within its channel counts fastest, which next, which last;
+    what lies above them is the row."""
     tck_ps: Picoseconds
     """The clock of commands."""
     clock_transfers: Width = 2
@@ -104,8 +105,8 @@ class Dram(Spec):
     @field_validator("map", mode="after")
     @classmethod
     def _check_map(cls, map: tuple[Part, ...]) -> tuple[Part, ...]:
-        if sorted(map) != ["bank", "column", "group", "row"]:
-            raise RuleError("group, column, bank and row, each once")
+        if sorted(map) != ["bank", "column", "group"]:
+            raise RuleError("group, column and bank, each once")
         return map
 
     @field_validator("tccd_s_ps", mode="after")
@@ -119,11 +120,14 @@ class Dram(Spec):
                 raise RuleError(f"at least a burst's time on the bus, {float(burst):g} ns")
         return tccd_s
 
-    @field_validator("tccd_l_ps", "trrd_l_ps", "twtr_l_ps", "trc_ps", "trefi_ps", mode="after")
+    @field_validator(
+        "tccd_l_ps", "trrd_l_ps", "twtr_l_ps", "tras_ps", "trc_ps", "trefi_ps", mode="after"
+    )
     @classmethod
     def _check_longer(cls, time: int, info: ValidationInfo) -> int:
         name = str(info.field_name)
-        shorter = {"trc_ps": "tras_ps", "trefi_ps": "trfc_ps"}.get(name, name.replace("_l_", "_s_"))
+        others = {"tras_ps": "trcd_ps", "trc_ps": "tras_ps", "trefi_ps": "trfc_ps"}
+        shorter = others.get(name, name.replace("_l_", "_s_"))
         least = info.data.get(shorter, 0)
         # Rows must be closed before a refresh, and one opened after it.
         least += info.data.get("trc_ps", 0) if name == "trefi_ps" else 0

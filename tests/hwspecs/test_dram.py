@@ -108,7 +108,7 @@ def test_unknown_preset_names_the_nearest(tmp_path):
         ("trc: 30 ns", "at least tras, 35 ns"),
         ("trefi: 300 ns", "at least trfc and trc together, 308.75 ns"),
         ("row: 32 B", "at least one burst, 64 B"),
-        ("map: [row, bank]", "group, column, bank and row, each once"),
+        ("map: [group, bank]", "group, column and bank, each once"),
         ("banks: 6", "a power of two"),
         ("trcd: 13 cycles", "a time of whole picoseconds such as '13.75 ns'"),
         ("tRCD: 13 ns", "one of the keys"),
