@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dataflow.index import affine
 from dataflow.nodes import Graph, Node, live, recurrences
@@ -33,6 +33,9 @@ ROW_ELEMENTS = 4096
 """Elements that a program of a kernel without products works on at once."""
 HELD_BYTES = 240 * 1024
 """Weights that a program's registers hold over a time loop, of the 256 KiB that a core has."""
+HELD_SHARED = 96 * 1024
+"""Weights that shared memory holds over a time loop where they are operands of tensor cores: the
+state of several sequences and the results' way between layouts take the rest."""
 LONGEST_BETWEEN = 1024
 """Longest axis over which one product of a kernel feeds the next."""
 
@@ -53,6 +56,8 @@ class Card:
     shared_bytes: int = 163 * 1024
 
 
+ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+
 CARDS = {
     # NVIDIA H200 SXM and A100: cores (SM) as the devices report
     "h200": Card("h200", 132, copies=True, shared_bytes=227 * 1024),
@@ -65,6 +70,8 @@ def default_schedule(graph: Graph, precision: str = "bf16", card: str = "h200") 
     """Return a schedule for `graph` on `card` (a key of CARDS), with tensors of `precision`."""
     graph = live(graph)
     made = CARDS[card]
+    # shared memory is counted in 16-bit numbers below
+    made = replace(made, shared_bytes=made.shared_bytes * 2 // ITEM_BYTES[precision])
     outputs = [output.name for output in graph.outputs]
     kernels = []
     memory = {node.name for node in graph.inputs}
@@ -299,18 +306,23 @@ def _persistent(
     plan: dict = {"grid": [axis], "loop": recurrent, "warps": 8, "stages": 1}
     if _has_matrices(work, recurrent):  # several sequences: the tensor cores want 16 rows
         tile, points = max(16, power_of_two(tile * points)), 1
-        return {**plan, "tile": {axis: tile}}
+        depth = min(depth, PRODUCT_DEPTH * 4)
+        reload = _too_many(work, recurrent, tile * graph.extent(renamed), HELD_SHARED)
+        unroll = {"tile": {axis: tile, renamed: depth}, "unroll": [renamed]}
+        whole = {"tile": {axis: tile}}
+        return {**plan, **(unroll if depth < graph.extent(renamed) else whole), "reload": reload}
     unroll = [renamed] if depth < graph.extent(renamed) else []
     tiles = {axis: tile, **({renamed: depth} if unroll else {})}
-    plan["reload"] = _too_many(work, recurrent, tile * points * graph.extent(renamed))
+    elements = tile * points * graph.extent(renamed)
+    plan["reload"] = _too_many(work, recurrent, elements, HELD_BYTES)
     if points > 1:
         unroll.append(axis)
     chunk = {axis: points} if points > 1 else {}
     return {**plan, "tile": tiles, "unroll": unroll, "chunk": chunk}
 
 
-def _too_many(work: _Work, recurrent: list[str], elements: int) -> list[str]:
-    """Weights, of `elements` a program each, that its registers cannot hold over all steps."""
+def _too_many(work: _Work, recurrent: list[str], elements: int, room_bytes: int) -> list[str]:
+    """Weights, of `elements` a program each, that do not fit `room_bytes` over all steps."""
     graph = work.graph
     sums = [node for node in work.nodes if node.op == "einsum"]
     weights = [
@@ -319,7 +331,7 @@ def _too_many(work: _Work, recurrent: list[str], elements: int) -> list[str]:
         for name in node.args
         if not set(recurrent) & set(graph.node(name).axes)
     ]
-    held = max(0, HELD_BYTES // (2 * elements))
+    held = max(0, room_bytes // (2 * elements))
     return weights[held:]
 
 
@@ -546,7 +558,7 @@ def _resources(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int], ca
     if plain and min(tile.values()) >= PRODUCT_ROWS:  # one product: its rows share the L2 cache
         wide = max(tile, key=work.graph.extent)
         other = next(axis for axis in tile if axis != wide)
-        stages = 4 if card.copies else 3
+        stages = min(4 if card.copies else 3, _stages(work, tile, loop, card))
         return {"warps": 8, "stages": stages, "descriptors": card.copies, "group": {other: 8}}
     if any(_hoists(work, axis) for axis in _free_axes(work)):  # a chain of products, all of a size
         results = [
