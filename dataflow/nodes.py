@@ -13,7 +13,8 @@ from dataflow.errors import FaultsError, did_you_mean
 from dataflow.index import Affine
 
 OPS = ("input", "const", "map", "einsum", "reduce", "mask", "read", "earlier", "last")
-CONSTS = ("number", "affine", "cos_turn", "sin_turn")
+TURNS = ("cos_turn", "sin_turn", "cas_turn")
+CONSTS = ("number", "affine", *TURNS)
 MERGES = ("", "add", "max")
 
 
@@ -26,8 +27,9 @@ class Node:
     """One operation. Its value is a dense array over `axes`, in that order.
 
     index: `read`: one form a source axis, over this node's axes; `mask`: one form, the value
-        is kept where it is >= 0; const `affine`: one form, the value; const `cos_turn` and
-        `sin_turn`: factors, value = scale * cos|sin(2 pi * product(factors) / period).
+        is kept where it is >= 0; const `affine`: one form, the value; const `cos_turn`,
+        `sin_turn` and `cas_turn` (their sum, as Hartley named it): factors,
+        value = scale * cos|sin|cas(2 pi * product(factors) / period).
     fill: `read`: value outside the source; `mask`: value where the condition fails; const
         `number`: the number.
     axis, init: `earlier` (value at the axis's first point: a number, or the name of a node that

@@ -150,7 +150,9 @@ def constant(node: Node, points: Mapping[str, Array]) -> Any:
     for factor in node.index:  # whole turns drop out, so that the angle stays exact
         turns = turns * (factor.evaluate(points) % node.period) % node.period
     angle = 2 * np.pi * np.asarray(turns) / node.period
-    return node.scale * (np.cos(angle) if node.fn == "cos_turn" else np.sin(angle))
+    cos = 0.0 if node.fn == "sin_turn" else np.cos(angle)
+    sin = 0.0 if node.fn == "cos_turn" else np.sin(angle)
+    return node.scale * (cos + sin)
 
 
 def _read(

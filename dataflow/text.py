@@ -7,7 +7,7 @@ One statement a line; `#` starts a comment; axes are split by spaces, the rest b
     NAME[AXES] = input
     NAME[AXES] = const number 0.5
     NAME[AXES] = const affine [FORM]
-    NAME[AXES] = const cos_turn [FORM, ...] period 64 scale 0.5      (or sin_turn)
+    NAME[AXES] = const cos_turn [FORM, ...] period 64 scale 0.5      (or sin_turn, cas_turn)
     NAME[AXES] = map FN(ARG, ...)
     NAME[AXES] = einsum(ARG, ...)
     NAME[AXES] = reduce FN(ARG)

@@ -93,6 +93,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "const affine": ("fn", "index"),
     "const cos_turn": ("fn", "index", "period", "scale"),
     "const sin_turn": ("fn", "index", "period", "scale"),
+    "const cas_turn": ("fn", "index", "period", "scale"),
     "map": ("args", "fn"),
     "einsum": ("args",),
     "reduce": ("args", "fn"),

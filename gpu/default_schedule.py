@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dataflow.index import affine
-from dataflow.nodes import Graph, Node, live, recurrences
+from dataflow.nodes import TURNS, Graph, Node, live, recurrences
 from dataflow.ops import contracted
 from gpu.axes import power_of_two, product_sides
 from gpu.schedule import GpuSchedule
@@ -530,7 +530,7 @@ def _loaded(work: _Work) -> list[Node]:
         node
         for node in work.nodes
         if (node.op == "read" and node.args[0] in inputs)
-        or (node.op == "const" and node.fn in ("cos_turn", "sin_turn"))
+        or (node.op == "const" and node.fn in TURNS)
     ]
     return [*(graph.node(name) for name in sorted(direct)), *made]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dataflow.index import Affine, affine
-from dataflow.nodes import Graph, Node, Output
+from dataflow.nodes import TURNS, Graph, Node, Output
 from dataflow.ops import contracted, reduce_row, row
 from gpu.axes import product_sides
 from gpu.pads import ANY, FINITE, Pad, Pads, is_finite, map_pads, product_pads
@@ -45,8 +45,6 @@ Points = Mapping[str, int]
 
 Made = Value | float
 Key = tuple[str, tuple[tuple[str, int], ...]]
-
-WAVES = ("cos_turn", "sin_turn")
 
 
 @dataclass(frozen=True)
@@ -287,7 +285,7 @@ class Kernel:
     def _const(self, scope: Scope, node: Node, points: Points) -> Made:
         if node.fn == "number":
             return float(node.fill)
-        if node.fn in WAVES:
+        if node.fn in TURNS:
             return self._wave(scope, node, points, 1.0)
         at = self.at(points)
         form = node.index[0].substitute(at)
@@ -554,7 +552,7 @@ class Kernel:
 
     @staticmethod
     def _is_table(node: Node) -> bool:
-        return node.op == "const" and node.fn in WAVES
+        return node.op == "const" and node.fn in TURNS
 
     def _mask(self, scope: Scope, node: Node, points: Points) -> Made:
         made = self._argument(scope, node.args[0], points)

@@ -42,9 +42,16 @@ FFT_CONV = Kernel(
     name="fft_conv",
     summary="y = irfft(rfft(u) rfft(k)) per channel; circular or causal; gated: w conv(u g)",
     sizes={"batch": 16, "channels": 4, "n": 1024},
-    options={"causal": False, "gated": False, "order": 2, "pair": False, "first_radix": 0},
+    options={
+        "causal": False,
+        "gated": False,
+        "order": 2,
+        "pair": False,
+        "first_radix": 0,
+        "gauss": False,
+    },
     choices={"order": (2, 3)},
     rewrites=("monarch",),
-    rewrite_options={"monarch": ("order", "pair", "first_radix")},
+    rewrite_options={"monarch": ("order", "pair", "first_radix", "gauss")},
     build=build,
 )

@@ -38,16 +38,30 @@ class Lengths:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What a plan is asked for: see `monarch`, whose arguments these are."""
+
+    order: int = 2
+    max_radix: int = 256
+    radices: tuple[int, ...] | None = None
+    first_radix: int = 0
+    pair: bool = False
+    gauss: bool = False
+
+
+@dataclass(frozen=True)
 class Plan:
     """radices R1, R2, ...; reads of the filter as (offset, sign): sign * z[t + offset], t < P.
 
-    paired: two signals are transformed as one complex one.
+    paired: two signals are transformed as one complex one. gauss: a complex product takes three
+    real ones.
     """
 
     radices: tuple[int, ...]
     turned: bool
     filter_reads: tuple[tuple[int, int], ...]
     paired: bool = False
+    gauss: bool = False
 
     @property
     def length(self) -> int:
@@ -71,62 +85,65 @@ class Plan:
         return min(self.radices[0], -(-points // self.step))
 
 
-def plan_transform(
-    where: str,
-    lengths: Lengths,
-    order: int,
-    max_radix: int,
-    radices: tuple[int, ...] | None,
-    pair: bool = False,
-    first: int = 0,
-) -> Plan:
-    """Return the cheapest plan of `order` radices from 2 to `max_radix`, or that of `radices`.
+def plan_transform(where: str, lengths: Lengths, wanted: Wanted) -> Plan:
+    """Return the cheapest plan that is as wanted, or that of the radices given.
 
     Raises RewriteError, beginning with `where`, where no radices reach the padded length or
-    those given do not fit. pair: circular plans transform two signals as one. first:
-    the first radix, where it is not free.
+    those given do not fit.
     """
     if not any(_early(lengths, c) or _late(lengths, c) for c in lengths.offsets):
         raise RewriteError(
             f"{where}: some offset must let the filter meet the signal, got {lengths.offsets}"
         )
     needed = _padded_length(lengths)
-    if radices is not None:
-        return _given(where, lengths, radices, needed, pair)
+    if wanted.radices is not None:
+        return _given(where, lengths, wanted.radices, needed, wanted)
     found = [
-        Plan(one, True, _filter_reads(lengths, math.prod(one)))
-        for one in _padded_radices(needed, order, max_radix)
+        _padded(lengths, one, wanted)
+        for one in _padded_radices(needed, wanted.order, wanted.max_radix)
     ]
     if lengths.circular:
-        exact = _factorings(lengths.result, order, max_radix)
-        found += [Plan(one, False, ((0, 1),), pair) for one in exact]
+        exact = _factorings(lengths.result, wanted.order, wanted.max_radix)
+        found += [_exact(one, wanted) for one in exact]
+    first = wanted.first_radix
     found = [plan for plan in found if first in (0, plan.radices[0])]
     if not found and first:
         raise RewriteError(
-            f"{where}: first radix must begin a product of {order} radices that carries length "
-            f"{needed}, got {first}; 0 leaves it free"
+            f"{where}: first radix must begin a product of {wanted.order} radices that carries "
+            f"length {needed}, got {first}; 0 leaves it free"
         )
     if not found:
         raise RewriteError(
-            f"{where}: padded length must be at most {max_radix}^{order}, got {needed}; "
-            "a higher order takes longer ones"
+            f"{where}: padded length must be at most {wanted.max_radix}^{wanted.order}, "
+            f"got {needed}; a higher order takes longer ones"
         )
     return min(found, key=lambda plan: (_cost(plan, lengths), max(plan.radices), plan.radices))
 
 
-def _given(where: str, lengths: Lengths, radices: tuple[int, ...], needed: int, pair: bool) -> Plan:
+def _exact(radices: tuple[int, ...], wanted: Wanted) -> Plan:
+    return Plan(radices, False, ((0, 1),), wanted.pair, wanted.gauss)
+
+
+def _padded(lengths: Lengths, radices: tuple[int, ...], wanted: Wanted) -> Plan:
+    reads = _filter_reads(lengths, math.prod(radices))
+    return Plan(radices, True, reads, gauss=wanted.gauss)
+
+
+def _given(
+    where: str, lengths: Lengths, radices: tuple[int, ...], needed: int, wanted: Wanted
+) -> Plan:
     length = math.prod(radices)
     if len(radices) < 2 or min(radices) < 2:
         raise RewriteError(f"{where}: radices must be two or more numbers >= 2, got {radices}")
     if lengths.circular and length == lengths.result:
-        return Plan(radices, False, ((0, 1),), pair)
+        return _exact(radices, wanted)
     if length < needed or radices[0] % 2:
         exact = f" or exactly {lengths.result}" if lengths.circular else ""
         raise RewriteError(
             f"{where}: radices must multiply to at least {needed}, the first one even,{exact} "
             f"got {radices}"
         )
-    return Plan(radices, True, _filter_reads(lengths, length))
+    return _padded(lengths, radices, wanted)
 
 
 def _early(lengths: Lengths, offset: int) -> bool:
@@ -187,8 +204,9 @@ def _factorings(length: int, order: int, max_radix: int) -> list[tuple[int, ...]
 
 
 def _cost(plan: Plan, lengths: Lengths) -> int:
-    if plan.paired:  # four products a digit and way, for two signals
-        return 4 * plan.length * sum(plan.radices)
+    each = 3 if plan.gauss else 4  # real products of a complex one
+    if plan.paired:  # one complex product a digit and way, for two signals
+        return each * plan.length * sum(plan.radices)
     rows = plan.half * plan.step
     ends = plan.first_digit(lengths.signal) + plan.first_digit(lengths.result)
-    return 2 * rows * ends + 8 * rows * sum(plan.radices[1:])
+    return 2 * rows * ends + 2 * each * rows * sum(plan.radices[1:])

@@ -13,14 +13,19 @@ only, and half of the first digit's frequencies stand for their conjugates; or, 
 real signals are the two parts of one complex one, which a real filter keeps apart. Where signal or
 result are shorter than P their first digit is cut to what they reach. The factor 1 / P stands on
 the filter's spectrum, where it keeps the numbers of a 16-bit machine within their range.
-Sources: Dao et al., Monarch, arXiv 2204.00595; Fu et al., FlashFFTConv, arXiv 2311.05908.
+
+With `gauss` a product with a Fourier matrix of c + i s takes three real ones (Gauss; Knuth, The
+Art of Computer Programming 2, 4.6.4): of p = (a + b) c, the real part is
+p - b (c + s) and the imaginary one p - a (c - s). On a machine that adds to what a product finds,
+the two subtractions cost nothing; c + s is Hartley's cas of the angle, c - s that of its negative.
+Other sources: Dao et al., Monarch, arXiv 2204.00595; Fu et al., FlashFFTConv, arXiv 2311.05908.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dataflow.graph import Graph
@@ -35,7 +40,8 @@ from dataflow.rewrites.draft import (
     span,
     value_outside,
 )
-from dataflow.rewrites.fourier_plan import Lengths, Plan, plan_transform
+from dataflow.rewrites.fourier_chain import Chain, Pair, times
+from dataflow.rewrites.fourier_plan import Lengths, Plan, Wanted, plan_transform
 
 
 def monarch(
@@ -45,6 +51,7 @@ def monarch(
     radices: tuple[int, ...] | None = None,
     pair: bool = False,
     first_radix: int = 0,
+    gauss: bool = False,
 ) -> Graph:
     """Return `graph` with each long convolution carried out by Fourier products of `order` digits.
 
@@ -55,6 +62,8 @@ def monarch(
     pair: where the transform is circular, signals of neighbouring points of the first axis that
     the filter lacks are transformed two at a time (an odd last one beside zeros); a padded one
     keeps half of its frequencies instead, which takes less.
+    gauss: a complex product with a Fourier matrix takes three real ones instead of four, and an
+    addition before them; in 16 bits what it rounds is larger by up to the square root of 2.
 
     Raises RewriteError where there is no convolution, where its result is read by anything but
     pointwise code on the way to the outputs, or where the radices do not fit.
@@ -66,29 +75,14 @@ def monarch(
         raise RewriteError(
             f"graph {graph.name}: a sum over m of x[m] z[n - m + c] must be there, got none"
         )
+    wanted = Wanted(order, max_radix, radices, first_radix, pair, gauss)
     while convolution is not None:
-        graph = _rewrite(graph, convolution, order, max_radix, radices, pair, first_radix)
+        graph = _rewrite(graph, convolution, wanted)
         convolution = find_convolution(graph)
     return graph
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A complex value: the names of its real and imaginary nodes."""
-
-    re: str
-    im: str
-
-
-def _rewrite(
-    graph: Graph,
-    conv: Convolution,
-    order: int,
-    max_radix: int,
-    radices: tuple[int, ...] | None,
-    pair: bool,
-    first_radix: int,
-) -> Graph:
+def _rewrite(graph: Graph, conv: Convolution, wanted: Wanted) -> Graph:
     _check_readers(graph, conv)
     lengths = Lengths(
         _extent(graph, conv.signal),
@@ -96,9 +90,9 @@ def _rewrite(
         graph.extent(conv.axis),
         conv.offsets,
     )
-    plan = plan_transform(f"node {conv.y}", lengths, order, max_radix, radices, pair, first_radix)
+    plan = plan_transform(f"node {conv.y}", lengths, wanted)
     draft = Draft(graph)
-    chain = _Chain(draft, plan)
+    chain = Chain(draft, plan)
     n_axes = chain.digits("n", plan.first_digit(lengths.signal))
     j_axes = _filter_axes(chain, lengths, n_axes)
     k_axes = chain.digits("k", plan.half)
@@ -111,18 +105,18 @@ def _rewrite(
     response = _weighted(draft, response, k_axes[0], plan)
     if plan.paired:
         pairs = _pairs(draft, conv)
-        signals = _Pair(
+        signals = Pair(
             _in_digits(draft, conv.signal, plan, n_axes, 0, pairs.at(0)),
             _in_digits(draft, conv.signal, plan, n_axes, 0, pairs.at(1)),
         )
         spectrum = chain.forward_complex("u", signals, n_axes, k_axes)
-        product = _times(draft, chain.map_product, "y", spectrum, response)
+        product = times(draft, chain.map_product, "y", spectrum, response)
         result = _joined(draft, conv.y, pairs, chain.back_complex("y", product, k_axes, m_axes))
         _leave(draft, conv, result, m_axes, plan, pairs.whole())
         return draft.finish()
     signal = _in_digits(draft, conv.signal, plan, n_axes, 0)
     spectrum = chain.forward("u", signal, n_axes, k_axes)
-    product = _times(draft, chain.map_product, "y", spectrum, response)
+    product = times(draft, chain.map_product, "y", spectrum, response)
     result = chain.back("y", conv.y, product, k_axes, m_axes)
     _leave(draft, conv, result, m_axes, plan, Digits({}, {}))
     return draft.finish()
@@ -158,7 +152,7 @@ def _pairs(draft: Draft, conv: Convolution) -> _Pairs:
     return _Pairs(own[0], draft.axis(f"{own[0]}.pair", extent), draft.axis(f"{own[0]}.side", 2))
 
 
-def _joined(draft: Draft, name: str, pairs: _Pairs, value: _Pair) -> str:
+def _joined(draft: Draft, name: str, pairs: _Pairs, value: Pair) -> str:
     """Return the real value over pairs and sides of which `value` holds the sides as its parts."""
     side = draft.affine("side", affine(pairs.side), (pairs.side,))
     axes = draft.nodes[value.re].axes
@@ -219,7 +213,7 @@ def _check_readers(graph: Graph, conv: Convolution) -> None:
         raise RewriteError(faults)
 
 
-def _filter_axes(chain: _Chain, lengths: Lengths, n_axes: tuple[str, ...]) -> tuple[str, ...]:
+def _filter_axes(chain: Chain, lengths: Lengths, n_axes: tuple[str, ...]) -> tuple[str, ...]:
     """Return the filter's digits: the signal's, unless its first digit has another extent."""
     plan, draft = chain.plan, chain.draft
     reach = max((lengths.filter - c for c, _ in plan.filter_reads), default=1)
@@ -275,7 +269,7 @@ def _signed_sum(draft: Draft, terms: Sequence[tuple[str, int]]) -> str:
     return total
 
 
-def _weighted(draft: Draft, value: _Pair, k1: str, plan: Plan) -> _Pair:
+def _weighted(draft: Draft, value: Pair, k1: str, plan: Plan) -> Pair:
     """Return `value` / P, doubled where the frequency also stands for its conjugate.
 
     With frequencies k that is everywhere but at k1 = 0 and, where it exists, k1 = R1 / 2; with
@@ -289,135 +283,6 @@ def _weighted(draft: Draft, value: _Pair, k1: str, plan: Plan) -> _Pair:
         if plan.radices[0] % 2 == 0:
             form = plan.radices[0] // 2 - 1 - affine(k1)
             weight = draft.mask("k.weight", weight, form, once)
-    return _Pair(
+    return Pair(
         draft.map("kw.r", "mul", value.re, weight), draft.map("kw.i", "mul", value.im, weight)
     )
-
-
-@dataclass(frozen=True)
-class _Chain:
-    """The products of one convolution, added to `draft`, by the digits of `plan`."""
-
-    draft: Draft
-    plan: Plan
-
-    def digits(self, stem: str, first: int) -> tuple[str, ...]:
-        """Declare axes `stem`1, `stem`2, ...: `first` points of the first, Ri of the others."""
-        extents = (first, *self.plan.radices[1:])
-        return tuple(self.draft.axis(f"{stem}{i + 1}", e) for i, e in enumerate(extents))
-
-    def forward(self, stem: str, real: str, n: Sequence[str], k: Sequence[str]) -> _Pair:
-        """Return the transform over digits `k` of a real value over digits `n`."""
-        draft = self.draft
-        axes = _swapped(draft.nodes[real].axes, n[0], k[0])
-        wave = self._matrix(0, n, k, "w", -1.0)
-        value = _Pair(
-            draft.einsum(f"{stem}1.r", axes, real, wave.re),
-            draft.einsum(f"{stem}1.i", axes, real, wave.im),
-        )
-        return self._onward(stem, value, axes, n, k)
-
-    def forward_complex(self, stem: str, value: _Pair, n: Sequence[str], k: Sequence[str]) -> _Pair:
-        """Return the transform over digits `k` of a complex value over digits `n`."""
-        axes = _swapped(self.draft.nodes[value.re].axes, n[0], k[0])
-        wave = self._matrix(0, n, k, "w", -1.0)
-        value = _times(self.draft, self._summed(axes), f"{stem}1", value, wave)
-        return self._onward(stem, value, axes, n, k)
-
-    def _onward(
-        self, stem: str, value: _Pair, axes: tuple[str, ...], n: Sequence[str], k: Sequence[str]
-    ) -> _Pair:
-        """The twiddles and products after the first one."""
-        draft = self.draft
-        for i in range(1, len(n)):
-            twiddle = self._twiddle(i, n, k, "t", -1.0)
-            value = _times(draft, self.map_product, f"{stem}{i}.t", value, twiddle)
-            axes = _swapped(axes, n[i], k[i])
-            wave = self._matrix(i, n, k, "w", -1.0)
-            value = _times(draft, self._summed(axes), f"{stem}{i + 1}", value, wave)
-        return value
-
-    def back(self, stem: str, name: str, value: _Pair, k: Sequence[str], m: Sequence[str]) -> str:
-        """Return the real value over digits `m`, as node `name`, of P times a transform."""
-        draft = self.draft
-        value, axes = self._backward(stem, value, k, m)
-        wave = self._matrix(0, m, k, "v", 1.0)
-        real = draft.einsum(f"{stem}1.rr", axes, value.re, wave.re)
-        return draft.map(name, "sub", real, draft.einsum(f"{stem}1.ii", axes, value.im, wave.im))
-
-    def back_complex(self, stem: str, value: _Pair, k: Sequence[str], m: Sequence[str]) -> _Pair:
-        """Return the complex value over digits `m` of P times a transform over `k`."""
-        value, axes = self._backward(stem, value, k, m)
-        wave = self._matrix(0, m, k, "v", 1.0)
-        return _times(self.draft, self._summed(axes), f"{stem}1", value, wave)
-
-    def _backward(
-        self, stem: str, value: _Pair, k: Sequence[str], m: Sequence[str]
-    ) -> tuple[_Pair, tuple[str, ...]]:
-        """All products back but the last one, and the axes that the last one gives."""
-        draft, axes = self.draft, self.draft.nodes[value.re].axes
-        for i in reversed(range(1, len(k))):
-            axes = _swapped(axes, k[i], m[i])
-            wave = self._matrix(i, m, k, "v", 1.0)
-            value = _times(draft, self._summed(axes), f"{stem}{i + 1}", value, wave)
-            twiddle = self._twiddle(i, m, k, "s", -1.0)  # the forward one's numbers
-            value = _times(draft, self.map_product, f"{stem}{i + 1}.t", value, twiddle, True)
-        return value, _swapped(axes, k[0], m[0])
-
-    def map_product(self, stem: str, x: str, y: str) -> str:
-        """Add the pointwise product of two real values."""
-        return self.draft.map(stem, "mul", x, y)
-
-    def _summed(self, axes: tuple[str, ...]) -> Callable[[str, str, str], str]:
-        return lambda stem, x, y: self.draft.einsum(stem, axes, x, y)
-
-    def _matrix(self, i: int, n: Sequence[str], k: Sequence[str], stem: str, sign: float) -> _Pair:
-        """Return e^(sign 2 pi i n_i k_i / Ri), over k_i n_i; the first with k_1 + 1/2 if turned."""
-        radix, form = self.plan.radices[i], affine(k[i])
-        if i == 0 and self.plan.turned:
-            radix, form = 2 * radix, 2 * form + 1
-        return self._wave(f"{stem}{i + 1}", (form, affine(n[i])), radix, (k[i], n[i]), sign)
-
-    def _twiddle(self, i: int, n: Sequence[str], k: Sequence[str], stem: str, sign: float) -> _Pair:
-        """Return e^(sign 2 pi i n_i (k_1 + R1 k_2 + ..) / (R1 .. Ri)), over k_1 .. k_(i-1) n_i."""
-        radices = self.plan.radices
-        form = sum((math.prod(radices[:j]) * affine(k[j]) for j in range(i)), Affine())
-        period = math.prod(radices[: i + 1])
-        if self.plan.turned:
-            period, form = 2 * period, 2 * form + 1
-        axes = (*k[:i], n[i])
-        return self._wave(f"{stem}{i + 1}", (form, affine(n[i])), period, axes, sign)
-
-    def _wave(
-        self,
-        stem: str,
-        factors: tuple[Affine, ...],
-        period: int,
-        axes: tuple[str, ...],
-        sign: float,
-    ) -> _Pair:
-        turn = self.draft.turn
-        return _Pair(
-            turn(f"{stem}.c", "cos_turn", factors, period, axes, 1.0),
-            turn(f"{stem}.s", "sin_turn", factors, period, axes, sign),
-        )
-
-
-def _times(
-    draft: Draft,
-    product: Callable[[str, str, str], str],
-    stem: str,
-    a: _Pair,
-    b: _Pair,
-    conjugate: bool = False,
-) -> _Pair:
-    """Return the complex product of `a` and `b` (or its conjugate); `product` adds a real one."""
-    rr, ii = product(f"{stem}.rr", a.re, b.re), product(f"{stem}.ii", a.im, b.im)
-    ri, ir = product(f"{stem}.ri", a.re, b.im), product(f"{stem}.ir", a.im, b.re)
-    if conjugate:
-        return _Pair(draft.map(f"{stem}.r", "add", rr, ii), draft.map(f"{stem}.i", "sub", ir, ri))
-    return _Pair(draft.map(f"{stem}.r", "sub", rr, ii), draft.map(f"{stem}.i", "add", ri, ir))
-
-
-def _swapped(axes: Sequence[str], old: str, new: str) -> tuple[str, ...]:
-    return tuple(new if axis == old else axis for axis in axes)

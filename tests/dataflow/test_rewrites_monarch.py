@@ -25,18 +25,24 @@ def assert_same_values(plain: Graph, rewritten: Graph) -> None:
         np.testing.assert_allclose(after[name], before[name], rtol=0, atol=1e-13 * scale)
 
 
-def fft_conv(n: int, causal: bool, gated: bool = False) -> Graph:
-    sizes = {"batch": 2, "channels": 2, "n": n}
+def fft_conv(n: int, causal: bool, gated: bool = False, batch: int = 2) -> Graph:
+    sizes = {"batch": batch, "channels": 2, "n": n}
     return build("fft_conv", sizes, {"causal": causal, "gated": gated}, rewrites=())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
-    n=st.integers(1, 150), causal=st.booleans(), gated=st.booleans(), order=st.sampled_from([2, 3])
+    n=st.integers(1, 150),
+    batch=st.integers(1, 3),
+    causal=st.booleans(),
+    gated=st.booleans(),
+    order=st.sampled_from([2, 3]),
+    pair=st.booleans(),
+    gauss=st.booleans(),
 )
-def test_monarch_keeps_convolutions_of_any_length(n, causal, gated, order):
-    plain = fft_conv(n, causal, gated)
-    assert_same_values(plain, monarch(plain, order))
+def test_monarch_keeps_convolutions_of_any_length(n, batch, causal, gated, order, pair, gauss):
+    plain = fft_conv(n, causal, gated, batch)
+    assert_same_values(plain, monarch(plain, order, pair=pair, gauss=gauss))
 
 
 @settings(max_examples=40, deadline=None)
@@ -137,3 +143,53 @@ def test_monarch_refuses_radices_that_do_not_fit(radices):
 def test_monarch_refuses_lengths_past_its_radices():
     with pytest.raises(RewriteError, match=r"node y: padded length must be at most 4\^2, got 23"):
         monarch(fft_conv(12, causal=True), max_radix=4)
+
+
+@pytest.mark.parametrize("radices", [(4, 3), (3, 4), (2, 2, 3)])
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_monarch_pairs_transform_two_signals_as_one(radices, batch):
+    plain = fft_conv(12, causal=False, gated=True, batch=batch)
+    graph = monarch(plain, radices=radices, pair=True)
+    assert_same_values(plain, graph)
+    assert graph.extent("k1") == radices[0]  # all frequencies, of half as many signals
+    assert graph.extent("batch.pair") == -(-batch // 2)
+    assert graph.extent("batch.side") == 2
+
+
+def test_monarch_pairs_leave_padded_convolutions_at_half_of_their_frequencies():
+    plain = fft_conv(12, causal=True)
+    assert monarch(plain, pair=True) == monarch(plain)
+
+
+def test_monarch_pairs_need_an_axis_that_the_filter_lacks():
+    g = Builder("conv", m=4, n=4)
+    u, k = g.input("u", "m"), g.input("k", "m")
+    rows = g.map("add", g.read(k, "n m", ["n - m"]), g.read(k, "n m", ["n - m + 4"]))
+    g.output("y", g.einsum("m, n m -> n", u, rows, name="y"))
+    with pytest.raises(RewriteError, match="node y: pairs must be along an axis that the filter"):
+        monarch(g.build(), radices=(2, 2), pair=True)
+
+
+def test_monarch_gauss_takes_three_products_for_four():
+    plain = fft_conv(16, causal=False)
+    count = {}
+    for pair in (False, True):
+        for gauss in (False, True):
+            graph = monarch(plain, radices=(4, 4), pair=pair, gauss=gauss)
+            assert_same_values(plain, graph)
+            count[pair, gauss] = sum(node.op == "einsum" for node in graph.nodes)
+    # filter: 2 real-by-complex, 1 complex; signal: the same and back again
+    assert count[False, False] == (2 + 4) + (2 + 4) + (4 + 2)
+    assert count[False, True] == (2 + 3) + (2 + 3) + (3 + 2)
+    # of pairs all four products of the signal are complex
+    assert count[True, False] == (2 + 4) + 4 * 4
+    assert count[True, True] == (2 + 3) + 4 * 3
+
+
+def test_monarch_takes_the_first_radix_asked_for():
+    plain = fft_conv(24, causal=True)  # padded to at least 47
+    graph = monarch(plain, first_radix=16)
+    assert_same_values(plain, graph)
+    assert graph.extent("k1") == 8
+    with pytest.raises(RewriteError, match="node y: first radix must begin a product of 2 radices"):
+        monarch(plain, first_radix=15)
