@@ -58,6 +58,7 @@ from mapping.pads import (
 )
 from mapping.partition import Group, group_map, ii_of, operand_wires, terms_of
 from mapping.systolic_units import next_fold, preload, rows_loop
+from mapping.tensors import base_bytes
 
 
 @dataclass
@@ -110,7 +111,7 @@ class _Build:
         self.channels: list[Channel] = []
         self.scratchpads: list[Scratchpad] = []
         self.tensors: dict[str, Tensor] = {}
-        self.next_base = 0
+        self.end_bytes = 0
         # Where the port of a writer that deals its beats out stands among its outputs.
         self.dealers: dict[tuple, int] = {}
 
@@ -313,10 +314,9 @@ class _Build:
         if name not in self.tensors:
             shape = tuple(self.made.graph.extent(axis) for axis in axes)
             size = DATA_BYTES[self.machine.data_type]
-            self.tensors[name] = Tensor(name, kind, source, shape, self.next_base, size)
-            # Tensors start on a row of bursts over all channels, so that none shares a burst.
-            row = self.machine.off_chip.interleave_bytes * self.machine.off_chip.channels
-            self.next_base += -(-math.prod(shape) * size // row) * row
+            base = base_bytes(self.machine, self.end_bytes, len(self.tensors))
+            self.tensors[name] = tensor = Tensor(name, kind, source, shape, base, size)
+            self.end_bytes = base + tensor.bytes
         return name
 
     # Channels
