@@ -56,7 +56,8 @@ def ordered(
     flat = list(_walk(body))
     search = _Search(flat, axes)
     search.run()
-    return _Rewrite(search).body(body)
+    symmetric = {name for name, tensor in tensors.items() if tensor.symmetric}
+    return _Rewrite(search, symmetric).body(body)
 
 
 def _walk(body: Iterable[Statement]) -> Iterable[Statement]:
@@ -250,8 +251,9 @@ class _Search:
 class _Rewrite:
     """Writes the orders into the statements."""
 
-    def __init__(self, search: _Search):
+    def __init__(self, search: _Search, symmetric: set[str]):
         self.search = search
+        self.symmetric = symmetric
         self.count = 0
 
     def body(self, body: Iterable[Statement]) -> tuple[Statement, ...]:
@@ -299,7 +301,17 @@ class _Rewrite:
             return [statement]
         if isinstance(statement, Store | Publish):
             return [replace(statement, arg=self.value(statement.arg))]
+        if isinstance(statement, Load):
+            return [self._load(statement)]
         return [replace(statement, out=self.value(statement.out))]
+
+    def _load(self, load: Load) -> Load:
+        """A symmetric table is read along its rows, so that both orders are one load."""
+        out = self.value(load.out)
+        along_rows = not out.axes or load.index[-1].coefficient(out.axes[-1])
+        if load.tensor not in self.symmetric or along_rows:
+            return replace(load, out=out)
+        return replace(load, out=out, index=load.index[::-1])
 
     def _dot(self, dot: Dot) -> list[Statement]:
         sides = self.search.sides(dot)

@@ -63,6 +63,7 @@ class Tensor:
     (written by one kernel, read by a later one), "exchange" (two copies that a kernel writes and
     reads in turn, one a step) or "barrier" (the counter of a grid barrier, zero before the launch).
     node: the graph node or output whose values it holds, times `scale` for a const.
+    symmetric: a const of two dimensions that equals its transpose.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Tensor:
     type: str
     node: str = ""
     scale: float = 1.0
+    symmetric: bool = False
 
 
 @dataclass(frozen=True)

@@ -313,7 +313,8 @@ class Kernel:
         if numbers not in self.tables:
             name = node.name if scale == 1.0 else f"{node.name}.neg"
             name = name if name not in self.tensors else f"{name}.{len(self.tables)}"
-            self.tables[numbers] = Tensor(name, "const", shape, type_, node.name, scale)
+            symmetric = _symmetric(node, shape)
+            self.tables[numbers] = Tensor(name, "const", shape, type_, node.name, scale, symmetric)
         tensor = self.tables[numbers]
         self.tensors.setdefault(tensor.name, tensor)
         index = tuple(affine(axis) for axis in node.axes)
@@ -916,6 +917,19 @@ class Store_:
 def key(node: Node, points: Points) -> Key:
     """The name of one instance of a node's value."""
     return node.name, tuple(sorted(points.items()))
+
+
+def _symmetric(node: Node, shape: tuple[int, ...]) -> bool:
+    """Whether a table of turns (a x + b) (c y + d) over x, y equals its transpose: a d = b c."""
+    if len(node.axes) != 2 or len(node.index) != 2 or shape[0] != shape[1]:
+        return False
+    first, second = node.index
+    if first.symbols() != node.axes[:1]:
+        first, second = second, first
+    if (first.symbols(), second.symbols()) != (node.axes[:1], node.axes[1:]):
+        return False
+    (_, a), (_, c) = first.terms[0], second.terms[0]
+    return a * second.constant == c * first.constant
 
 
 def index_axes(index: Iterable[Affine]) -> tuple[str, ...]:
