@@ -31,6 +31,11 @@ def _partial(schema: dict[str, Any]) -> None:
     schema["properties"] = {"preset": {"enum": list(presets())}, **schema["properties"]}
 
 
+def by_name(schema: dict[str, Any]) -> None:
+    """Let a preset's name stand for a whole Dram in the schema of a field."""
+    schema["anyOf"].insert(1, {"type": "string", "enum": list(presets())})
+
+
 class Dram(Spec):
     """One channel's banks and bus, and the least times between its commands."""
 
@@ -114,10 +119,10 @@ class Dram(Spec):
     def _check_bus(cls, tccd_s: int, info: ValidationInfo) -> int:
         # The bus would hold two bursts at once, and carry more than its pins can.
         if {"tck_ps", "burst_length", "clock_transfers"} <= info.data.keys():
-            burst = Fraction(info.data["tck_ps"] * info.data["burst_length"], 1000)
-            burst /= info.data["clock_transfers"]
-            if Fraction(tccd_s, 1000) < burst:
-                raise RuleError(f"at least a burst's time on the bus, {float(burst):g} ns")
+            burst = info.data["tck_ps"] * info.data["burst_length"]
+            if tccd_s * info.data["clock_transfers"] < burst:
+                burst_ns = burst / info.data["clock_transfers"] / 1000
+                raise RuleError(f"at least a burst's time on the bus, {burst_ns:g} ns")
         return tccd_s
 
     @field_validator(
@@ -142,9 +147,9 @@ class Dram(Spec):
         return self.width_bytes * self.burst_length
 
     @property
-    def burst_ps(self) -> int:
-        """Time of one burst on the data pins, rounded up to a picosecond."""
-        return -(-self.burst_length * self.tck_ps // self.clock_transfers)
+    def burst_ps(self) -> Fraction:
+        """Time of one burst on the data pins."""
+        return Fraction(self.burst_length * self.tck_ps, self.clock_transfers)
 
     @property
     def peak_bytes_per_s(self) -> float:
@@ -160,6 +165,14 @@ class Dram(Spec):
     def write_bytes_per_s(self) -> float:
         """The same as for reads."""
         return self.read_bytes_per_s
+
+    def faster(self, factor: float) -> Dram:
+        """Return the same banks behind pins `factor` times as fast, to a picosecond."""
+        tck = max(1, round(self.tck_ps / factor))
+        times = {"tck_ps": tck}
+        for name in ("tccd_s_ps", "tccd_l_ps"):
+            times[name] = -(-getattr(self, name) * tck // self.tck_ps)  # as many clocks as before
+        return self.model_copy(update=times)
 
     @property
     def columns(self) -> int:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 from pydantic_core import PydanticKnownError
 
-from hwspecs.dram import Dram, resolve
+from hwspecs.dram import Dram, by_name, resolve
 from hwspecs.errors import RuleError
 from hwspecs.spec import (
     Beats,
@@ -269,7 +271,7 @@ class OffChip(Spec):
     standard: Text
     """What it is, such as DDR3-1600."""
     channels: Count
-    dram: Dram | None = None
+    dram: Dram | None = Field(default=None, json_schema_extra=by_name)
     """Banks, rows and timing, or the name of a preset; all bursts cost the same without."""
     peak_bytes_per_s: BytesPerSecond = _given_or_drams()
     """Rate of the pins; bounds use this one."""
@@ -323,6 +325,15 @@ class OffChip(Spec):
         if block < burst:
             raise RuleError(f"at least one burst, {burst} B")
         return block
+
+    def faster(self, factor: float) -> OffChip:
+        """Return the memory with pins `factor` times as fast; rows open and close as before."""
+        rates = ("peak_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s")
+        if self.dram is None:
+            return self.model_copy(update={name: getattr(self, name) * factor for name in rates})
+        dram = self.dram.faster(factor)
+        update = {name: getattr(dram, name) for name in rates}
+        return self.model_copy(update={"dram": dram, **update})
 
 
 class Machine(Spec):
@@ -417,6 +428,14 @@ class Machine(Spec):
     def off_chip_peak_bytes_per_cycle(self) -> float:
         """Bytes a cycle over all off-chip channels at their peak rate."""
         return self.off_chip.channels * self.off_chip.peak_bytes_per_s / self.clock_hz
+
+    def off_chip_access_cycles(self, writes: bool) -> int:
+        """Cycles that pass at least from a request at the memory to its data or acknowledgement."""
+        chip, dram = self.off_chip, self.off_chip.dram
+        if dram is None:
+            return chip.latency_cycles
+        pins = (dram.cwl_ps if writes else dram.cl_ps) + dram.burst_ps
+        return chip.latency_cycles + math.floor(pins * Fraction(self.clock_hz) / 10**12)
 
     @property
     def content_hash(self) -> str:

@@ -80,7 +80,7 @@ def timing(machine: Machine) -> Timing:
     # from a read to a write: its data, and two clocks for the bus to turn round (JESD79-3F, 4.13)
     turn = dram.cl_ps + 2 * dram.tck_ps - dram.cwl_ps
     cycle = Fraction(machine.clock_hz) / 10**12
-    burst = Fraction(dram.burst_length * dram.tck_ps, dram.clock_transfers) * cycle
+    burst = dram.burst_ps * cycle
     names = "cl cwl trcd trp tras trc tccd_s tccd_l trrd_s trrd_l tfaw trtp twr twtr_s twtr_l"
     times = {
         name.removeprefix("t"): getattr(dram, f"{name}_ps") * cycle
