@@ -16,10 +16,9 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
-from pydantic_core import PydanticKnownError
 
 from hwspecs.dram import Dram, by_name, resolve
-from hwspecs.errors import RuleError
+from hwspecs.errors import GIVEN, RuleError
 from hwspecs.spec import (
     Beats,
     Bytes,
@@ -301,7 +300,7 @@ class OffChip(Spec):
         dram = info.data.get("dram")
         drams = getattr(dram, str(info.field_name), 1)  # a faulty dram has a fault of its own
         if value is None and "dram" in info.data and dram is None:
-            raise PydanticKnownError("missing")
+            raise RuleError(GIVEN)
         if value is None:
             return drams
         given = handler(value)
