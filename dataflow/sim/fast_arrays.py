@@ -138,6 +138,8 @@ class Layout:
         """Give a channel its room."""
         self.words[c + kernel.CAPACITY] = capacity
         self.reserve(c + kernel.ARRIVALS, capacity)
+        self.words[c + kernel.SENT] = self.words[c + kernel.ARRIVALS]
+        self.rooms.append(c + kernel.SENT)
         self.reserve(c + kernel.CREDITS, capacity)
 
     def add_unit(self, plan: UnitPlan, u: int, queue: int | None) -> None:

@@ -27,7 +27,6 @@ from dataflow.sim.account import CAUSES
 from dataflow.sim.deadlock import Blocked, DeadlockError, judge
 from dataflow.sim.fast_arrays import Layout
 from dataflow.sim.fast_kernel import (
-    ARRIVALS,
     BUDGET,
     CAPACITY,
     CREDITS,
@@ -46,6 +45,7 @@ from dataflow.sim.fast_kernel import (
     NEVER,
     PEAK,
     READ,
+    SENT,
     TAIL,
     TOTAL,
     WORKLIST,
@@ -205,7 +205,7 @@ class Run:
         if written == row[INITIAL]:
             return row[INITIAL]
         for number in range(max(read, row[INITIAL]), written):
-            pushed = self.s[row[ARRIVALS] + number % capacity] - row[LATENCY]
+            pushed = self.s[row[SENT] + number % capacity] - row[LATENCY]
             while number >= peak and (
                 number - peak >= read or self.s[row[CREDITS] + (number - peak) % capacity] > pushed
             ):
