@@ -41,9 +41,9 @@ UNIT_FIELDS = 25
 LEVEL, LATE, LINKS, LASTS, LASTS_END, SELECTS, SELECTS_END, ROLE, CHANNEL = range(9)
 PORT_FIELDS = 9
 SELECT_FIELDS = 4
-# a channel; READ and WRITTEN count pops and pushes, initial tokens included; SENT is the ring of the
-# times at which tokens set out: ARRIVALS itself, but for a channel over a shared network (LEG is
-# then its first leg, HIDDEN the tokens on their way, FLIGHT their cycles where nothing is in the way)
+# a channel; READ and WRITTEN count pops and pushes, initial tokens included; SENT is the ring of
+# times at which tokens set out, ARRIVALS itself but for a channel over a shared network: LEG is
+# then its first leg, HIDDEN the tokens on their way, FLIGHT the cycles of one that meets no other
 ARRIVALS, CREDITS, CAPACITY, READ, WRITTEN, READ_AT, WRITE_AT, LATENCY, CREDIT = range(9)
 TOKEN_CHARGE, ROOM_CHARGE, READER, WRITER, PEAK, LAST_ARRIVAL, INITIAL, IS_QUEUE = range(9, 17)
 SENT, LEG, HIDDEN, FLIGHT = range(17, 21)
