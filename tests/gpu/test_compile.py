@@ -16,6 +16,8 @@ REAL = [
     ("attention", "batch=1 heads=16 n=16384 d=128", "bf16"),
     ("attention", "batch=4 heads=32 n=4096 d=64 causal=true", "bf16"),
     ("attention", "batch=4 heads=16 n=4000 d=128 causal=true kv_heads=4", "fp16"),
+    ("fft_conv", "batch=64 channels=768 n=1024 causal=true gated=true first_radix=128", "bf16"),
+    ("fft_conv", "batch=64 channels=768 n=2048 causal=true gated=true first_radix=128", "fp16"),
 ]
 SPILLING = {(4, 80)}
 """Places in REAL, and the cards for which the default schedule is not yet right."""

@@ -20,6 +20,9 @@ CASES = [
     ("fft_conv", "batch=2 channels=1 n=105"),
     ("fft_conv", "batch=2 channels=2 n=100 causal=true gated=true"),
     ("fft_conv", "batch=1 channels=1 n=216 order=3"),
+    ("fft_conv", "batch=3 channels=2 n=64 pair=true"),
+    ("fft_conv", "batch=2 channels=2 n=64 pair=true gauss=true"),
+    ("fft_conv", "batch=2 channels=1 n=100 causal=true gauss=true"),
     ("lstm", "batch=1 t=3 h=20 e=12"),
     ("lstm", "batch=3 t=2 h=17"),
     ("gru", "batch=2 t=3 h=20"),
@@ -53,7 +56,12 @@ def test_values_in_short_types_are_within_budget(
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 @pytest.mark.parametrize(
-    "settings", ["batch=3 channels=2 n=64", "batch=2 channels=2 n=96 causal=true"]
+    "settings",
+    [
+        "batch=3 channels=2 n=64",
+        "batch=2 channels=2 n=96 causal=true",
+        "batch=2 channels=2 n=64 pair=true gauss=true",
+    ],
 )
 def test_fft_conv_in_short_types_is_within_one_percent(
     settings: str, precision: str, where: str
