@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from dataflow.nodes import Graph
     from dataflow.request import Request
     from gpu.bench import Case, Row
     from gpu.check import Checked
@@ -35,6 +36,10 @@ ScheduleFile = Annotated[
 ]
 Precision = Annotated[str, typer.Option("--precision", help="fp32, tf32, fp16, bf16 or fp8.")]
 On = Annotated[str, typer.Option("--on", help="gpu, or interpreter (on the CPU).")]
+EmittedBy = Annotated[
+    str | None,
+    typer.Option("--emitter", help="triton or gluon (Hopper); else what the schedule says."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 WRONG_VALUES = 1
@@ -103,18 +108,21 @@ def source(
     rewrite: Rewrites = None,
     schedule: ScheduleFile = None,
     precision: Precision = "bf16",
+    emitter: EmittedBy = None,
     show_schedule: Annotated[
         bool, typer.Option("--show-schedule", help="Print the schedule (YAML), not the source.")
     ] = False,
 ) -> None:
-    """Print the generated Triton source of a kernel, or the schedule behind it."""
-    from gpu.emit_triton import source as text
-    from gpu.known import known_schedule
+    """Print the generated Triton or Gluon source of a kernel, or the schedule behind it."""
+    from gpu.emitters import printed
     from gpu.lower import lower
 
     made = _request(kernel, set_, rewrite)
-    chosen = _schedule(schedule) or known_schedule(made.graph, _precision(precision))
-    print(chosen.to_yaml() if show_schedule else text(lower(made.graph, chosen)), end="")
+    chosen = _schedule(schedule) or _chosen(made.graph, _precision(precision), emitter)
+    if show_schedule:
+        print(chosen.to_yaml(), end="")
+    else:
+        print(printed(lower(made.graph, chosen), chosen.emitter).text, end="")
 
 
 def bench(
@@ -132,6 +140,7 @@ def bench(
     hw: Annotated[
         str | None, typer.Option("--hw", help="Predict each case on this machine, too.")
     ] = None,
+    emitter: EmittedBy = None,
     json_: AsJson = False,
 ) -> None:
     """Time kernels on the GPU beside the best library calls, in one run."""
@@ -144,7 +153,8 @@ def bench(
     limits = ceilings()
     predict = None if hw is None else partial(context.obj.predict, hw)
     rows = []
-    for row in measure(chosen, limits, predict=predict):
+    by = lambda made, precision: _chosen(made.graph, precision, emitter)  # noqa: E731
+    for row in measure(chosen, limits, by, predict=predict):
         rows.append(row)
         if not json_:
             print(_bench_line(row), flush=True)
@@ -205,19 +215,19 @@ def compile(
     capability: Annotated[
         int, typer.Option("--capability", help="90: Hopper, sm_90; 80: Ampere, sm_80.")
     ] = 90,
+    emitter: EmittedBy = None,
     json_: AsJson = False,
 ) -> None:
     """Compile kernels for a card that need not be there, and say what they take of it."""
     from gpu.compile import faults, resources
     from gpu.default_schedule import default_schedule
-    from gpu.known import known_schedule
 
     bad, data = False, []
     for case in _cases(cases, set_, rewrite, precision, only):
         graph = case.request().graph
         hopper = capability == 90
         chosen = (
-            known_schedule(graph, case.precision)
+            _chosen(graph, case.precision, emitter)
             if hopper
             else (default_schedule(graph, case.precision, "a100"))
         )
@@ -270,6 +280,21 @@ def _request(kernel: str, set_: list[str] | None, rewrite: list[str] | None) -> 
     from dataflow.request import read_settings, request
 
     return request(kernel, read_settings(set_ or []), rewrite or [])
+
+
+def _chosen(graph: Graph, precision: str, emitter: str | None) -> GpuSchedule:
+    """The schedule to run: the best one known, or the default of the emitter asked for."""
+    from gpu.default_schedule import default_schedule
+    from gpu.emit_gluon_schedule import gluon_schedule
+    from gpu.known import known_schedule
+    from gpu.schedule import EMITTERS, GpuScheduleError
+
+    if emitter is None:
+        return known_schedule(graph, precision)
+    if emitter not in EMITTERS:
+        raise GpuScheduleError(f"--emitter: must be one of {', '.join(EMITTERS)}, got {emitter!r}")
+    make = gluon_schedule if emitter == "gluon" else default_schedule
+    return make(graph, precision)
 
 
 def _schedule(path: Path | None) -> GpuSchedule | None:

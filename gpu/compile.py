@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dataflow.nodes import Graph
-from gpu.emit_triton import Argument, arguments, source
+from gpu.emit_triton import ITEM_BYTES, Argument
+from gpu.emitters import Launch, Printed, printed, shared_layout
 from gpu.lower import lower
 from gpu.module import GpuError, load
-from gpu.plan import Kernel, Plan
+from gpu.plan import Plan
 from gpu.schedule import GpuSchedule
 
 POINTER = {
@@ -51,8 +52,7 @@ class Resources:
 def resources(graph: Graph, schedule: GpuSchedule, capability: int = 90) -> list[Resources]:
     """Compile every kernel of `graph` under `schedule`; see `compile_plan`."""
     plan = lower(graph, schedule)
-    given = {kernel.name: arguments(plan, kernel) for kernel in plan.kernels}
-    return compile_plan(plan, source(plan), given, capability)
+    return compile_plan(plan, printed(plan, schedule.emitter), capability)
 
 
 def faults(found: Resources, capability: int = 90) -> list[str]:
@@ -70,36 +70,37 @@ def faults(found: Resources, capability: int = 90) -> list[str]:
     return made
 
 
-def compile_plan(
-    plan: Plan, text: str, arguments: dict[str, tuple[Argument, ...]], capability: int = 90
-) -> list[Resources]:
-    """Compile every kernel of `plan` for compute capability 9.0 (90) or 8.0 (80).
+def compile_plan(plan: Plan, made: Printed, capability: int = 90) -> list[Resources]:
+    """Compile every kernel of `plan`, printed as `made`, for capability 9.0 (90) or 8.0 (80).
 
-    arguments: of each kernel by name, as its emitter gives them. Raises GpuError with the
-    compiler's message, or where Triton runs as an interpreter in this process.
+    Raises GpuError with the compiler's message, where Gluon's text is to run on another card than
+    Hopper's, or where Triton runs as an interpreter in this process.
     """
     from triton import knobs
 
     if knobs.runtime.interpret:
         raise GpuError("TRITON_INTERPRET: must not be set where kernels are to be compiled")
-    module = load(text)
+    if made.emitter == "gluon" and capability != 90:
+        raise GpuError(f"emitter: must be triton for sm_{capability}, got gluon")
+    module = load(made.text)
     return [
-        _compiled(plan, kernel, getattr(module, kernel.name), arguments[kernel.name], capability)
-        for kernel in plan.kernels
+        _compiled(plan, one, getattr(module, one.kernel.name), made.emitter, capability)
+        for one in made.launches
     ]
 
 
-def _compiled(
-    plan: Plan, kernel: Kernel, function: Any, arguments: tuple[Argument, ...], capability: int
-) -> Resources:
+def _compiled(plan: Plan, one: Launch, function: Any, emitter: str, capability: int) -> Resources:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
 
-    signature = {a.name: _signature(plan, a) for a in arguments}
+    kernel, arguments = one.kernel, one.arguments
+    signature = {a.name: _signature(plan, a, emitter) for a in arguments}
     attrs = {(i,): [["tt.divisibility", 16]] for i, a in enumerate(arguments) if a.block is None}
-    made = ASTSource(function, signature=signature, constexprs={}, attrs=attrs)  # type: ignore[arg-type]
-    options = {"num_warps": kernel.warps, "num_stages": kernel.stages}
+    kind: Any = ASTSource if emitter == "triton" else GluonASTSource
+    made = kind(function, signature=signature, constexprs={}, attrs=attrs)
+    options = dict(one.options)
     try:
         binary = triton.compile(made, target=GPUTarget("cuda", capability, 32), options=options)
     except Exception as error:
@@ -118,11 +119,15 @@ def _compiled(
     return Resources(kernel.name, registers, spill, shared, warps, matrix, ptx)
 
 
-def _signature(plan: Plan, argument: Argument) -> str:
-    type_ = POINTER[plan.tensors[argument.tensor].type]
+def _signature(plan: Plan, argument: Argument, emitter: str) -> str:
+    tensor = plan.tensors[argument.tensor]
+    type_ = POINTER[tensor.type]
     if argument.block is None:
         return type_
-    return f"tensordesc<{type_[1:]}[{', '.join(map(str, argument.block))}]>"
+    block = f"{type_[1:]}[{', '.join(map(str, argument.block))}]"
+    if emitter == "triton":
+        return f"tensordesc<{block}>"
+    return f"tensordesc<{block},{shared_layout(argument, 8 * ITEM_BYTES[tensor.type])!r}>"
 
 
 def _usage(cubin: bytes) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from dataflow.errors import did_you_mean
 from dataflow.nodes import Graph, live
 from dataflow.reference import check_inputs, constant
 from gpu.default_schedule import default_schedule
-from gpu.emit_triton import arguments, source
+from gpu.emitters import passed, printed
 from gpu.lower import lower
 from gpu.module import GpuError, load
 from gpu.operator import launch as launch_operator
@@ -61,21 +61,15 @@ class Compiled:
         self.where = where
         self.device = torch.device("cuda" if where == "gpu" else "cpu")
         self.plan = lower(graph, schedule)
-        self.source = source(self.plan, interpreted=where == "interpreter")
+        made = printed(self.plan, schedule.emitter, interpreted=where == "interpreter")
+        self.source = made.text
         self._module = load(self.source)
         self._fixed = {
             tensor.name: _const(self.graph, tensor).to(self.device)
             for tensor in self.plan.tensors.values()
             if tensor.kind == "const"
         }
-        self._launches = [
-            (
-                getattr(self._module, kernel.name),
-                kernel,
-                arguments(self.plan, kernel),
-            )
-            for kernel in self.plan.kernels
-        ]
+        self._launches = [(getattr(self._module, one.kernel.name), one) for one in made.launches]
         self._zeroed = _zeroed(self.graph, self.plan)
         self.key = register(self)
 
@@ -96,12 +90,13 @@ class Compiled:
         for tensor in self.plan.tensors.values():
             if tensor.name not in memory:
                 memory[tensor.name] = self._memory(tensor, poison)
-        for function, kernel, places in self._launches:
-            options: dict[str, Any] = {"num_warps": kernel.warps, "num_stages": kernel.stages}
-            if kernel.cooperative:
+        emitter = self.schedule.emitter
+        for function, one in self._launches:
+            options: dict[str, Any] = dict(one.options)
+            if one.kernel.cooperative:
                 options["launch_cooperative_grid"] = True
-            given = (_passed(memory[place.tensor], place.block) for place in places)
-            function[(kernel.programs,)](*given, **options)
+            given = (passed(memory[place.tensor], place, emitter) for place in one.arguments)
+            function[(one.kernel.programs,)](*given, **options)
         return [memory[tensor.name] for tensor in self.plan.outputs]
 
     def blank(self) -> list[Any]:
@@ -235,15 +230,6 @@ def torch_type(type_: str) -> Any:
 def require_gpu() -> None:
     """Raise GpuError unless kernels can be compiled and run on a GPU here."""
     _prepare("gpu")
-
-
-def _passed(tensor: Any, block: tuple[int, ...] | None) -> Any:
-    """A kernel's argument: the tensor, or a descriptor of blocks for the copy engine."""
-    if block is None:
-        return tensor
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    return TensorDescriptor.from_tensor(tensor, list(block))
 
 
 def _prepare(where: str) -> None:

@@ -1,6 +1,7 @@
 """The GpuSchedule: how a graph is cut into kernels, and how each runs its axes.
 
     precision: bf16          # of tensors in memory and of products; sums are fp32
+    emitter: triton          # or gluon: Hopper only, a loader warp and warp groups
     kernels:
       - makes: [o]           # nodes whose values the kernel puts in memory, or outputs
         tile: {n: 128}       # points of an axis in one tile; axes not named: all points
@@ -31,6 +32,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Names = Annotated[tuple[Name, ...], Field(max_length=256)]
 Count = Annotated[int, Field(strict=True, ge=1, le=2**20)]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+Emitter = Literal["triton", "gluon"]
+EMITTERS: tuple[str, ...] = ("triton", "gluon")
 PRECISIONS: tuple[str, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
 
@@ -63,6 +66,7 @@ class GpuSchedule(_Part):
     """See the module's text."""
 
     precision: Precision = "bf16"
+    emitter: Emitter = "triton"
     kernels: Annotated[tuple[KernelSchedule, ...], Field(min_length=1, max_length=64)]
 
     @classmethod

@@ -76,7 +76,9 @@ def search(start: GpuSchedule, time: Time, limit: int, log: Path | None = None) 
 
 
 def neighbours(schedule: GpuSchedule) -> Iterator[GpuSchedule]:
-    """Yield schedules one step away: one kernel with one field changed."""
+    """Yield schedules one step away: the other emitter, or one kernel with one field changed."""
+    other = "triton" if schedule.emitter == "gluon" else "gluon"
+    yield schedule.model_copy(update={"emitter": other})
     for place, plan in enumerate(schedule.kernels):
         for other in _moves(plan):
             kernels = (*schedule.kernels[:place], other, *schedule.kernels[place + 1 :])

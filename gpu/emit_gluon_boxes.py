@@ -1,0 +1,169 @@
+"""What the copy engine moves for a load or a store of a tile: boxes of a view of the tensor.
+
+The engine moves boxes of at most five dimensions, point by point along each. A tile that lies along
+one dimension in rows (n1 * 64 + n2) becomes a box of a view in which that dimension is two. Leading
+dimensions of which a tile has one point are folded into the next one, so that most boxes are
+matrices. What lies outside the tensor is read as 0 and not written; a dimension with guards is
+therefore never folded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dataflow.index import Affine
+from gpu.plan import AxisPlan, Load, Store, Tensor
+
+ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp8e4m3": 1, "fp8e5m2": 1}
+LONGEST_SIDE = 256
+"""Points of a box along a dimension, at most: CUDA programming guide, tensor maps."""
+LEAST_ROW_BYTES = 16
+"""Rows of a box and strides of a tensor are whole multiples of 16 bytes: the same guide."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of `tensor` seen in shape `view`: sides, first coordinates, axis along each side.
+
+    `axes` has an axis for each of the last two dimensions; dimensions before them have side 1.
+    """
+
+    tensor: str
+    type: str
+    view: tuple[int, ...]
+    block: tuple[int, ...]
+    at: tuple[Affine, ...]
+    axes: tuple[str, str]
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.block[-2], self.block[-1]
+
+    @property
+    def bytes(self) -> int:
+        """Size in shared memory."""
+        return math.prod(self.block) * ITEM_BYTES[self.type]
+
+    @property
+    def swizzle(self) -> int:
+        """Bytes of the pattern by which rows are spread over banks.
+
+        The widest that a row fills; Gluon's NVMMASharedLayout.get_default_for takes the same one.
+        """
+        return swizzle(self.block, self.type)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One dimension of the view: coordinate, extent, the lane axis along it."""
+
+    form: Affine
+    size: int
+    axis: str
+    guarded: bool
+
+
+def swizzle(block: tuple[int, ...], type_: str) -> int:
+    """The swizzle, in bytes, of a block with rows along its last dimension.
+
+    >>> swizzle((128, 64), "bf16"), swizzle((64, 32), "bf16"), swizzle((4, 64), "bf16")
+    (128, 64, 0)
+    """
+    row = block[-1] * ITEM_BYTES[type_]
+    if len(block) < 2 or math.prod(block[:-1]) < 8:
+        return 0
+    return next((width for width in (128, 64, 32) if row % width == 0), 0)
+
+
+def box_of(
+    tensors: Mapping[str, Tensor],
+    axes: Mapping[str, AxisPlan],
+    access: Load | Store,
+    lanes: Mapping[str, int],
+) -> Box | None:
+    """The box that an access moves, None where the copy engine cannot.
+
+    lanes: points that each axis has in the tile that is moved (a warp group's share of it).
+    """
+    tile = access.out if isinstance(access, Load) else access.arg
+    tensor = tensors[access.tensor]
+    if tensor.type not in ITEM_BYTES or len(tile.axes) != 2:
+        return None
+    if isinstance(access, Load) and access.guards and access.fill != 0.0:
+        return None
+    met = set()
+    sides: list[_Side] = []
+    for form, size in zip(access.index, tensor.shape, strict=True):
+        within = {g for g in access.guards if g in (form, size - 1 - form)}
+        met |= within
+        made = _sides(form, size, axes, lanes, bool(within))
+        if made is None:
+            return None
+        sides += made
+    if met != set(access.guards):
+        return None
+    return _box(tensor, _folded(sides), tile.axes, lanes)
+
+
+def _box(
+    tensor: Tensor, sides: list[_Side], tile: tuple[str, ...], lanes: Mapping[str, int]
+) -> Box | None:
+    axes = tuple(side.axis for side in sides[-2:])
+    if sorted(axes) != sorted(tile) or any(side.axis for side in sides[:-2]) or len(sides) > 5:
+        return None
+    block = tuple(lanes[side.axis] if side.axis else 1 for side in sides)
+    item = ITEM_BYTES[tensor.type]
+    whole = sides[-1].size * item % LEAST_ROW_BYTES == 0
+    if not whole or block[-1] * item < LEAST_ROW_BYTES or max(block) > LONGEST_SIDE:
+        return None
+    view = tuple(side.size for side in sides)
+    at = tuple(side.form for side in sides)
+    return Box(tensor.name, tensor.type, view, block, at, (axes[0], axes[1]))
+
+
+def _sides(
+    form: Affine,
+    size: int,
+    axes: Mapping[str, AxisPlan],
+    lanes: Mapping[str, int],
+    guarded: bool,
+) -> list[_Side] | None:
+    """One dimension as one for each lane axis along it, outermost first."""
+    inside = [axis for axis in form.symbols() if lanes[axis] > 1]
+    inside.sort(key=form.coefficient, reverse=True)
+    made: list[_Side] = []
+    for axis in inside[1:]:
+        stride = form.coefficient(inside[inside.index(axis) - 1])
+        if stride <= 0 or size % stride:
+            return None
+        outer = Affine(tuple((a, c // stride) for a, c in form.terms if c % stride == 0))
+        inner = Affine(tuple((a, c) for a, c in form.terms if c % stride), form.constant % stride)
+        outer = outer + form.constant // stride
+        reach = inner.constant + sum(c * (axes[a].reach - 1) for a, c in inner.terms)
+        if reach >= stride or any(c < 0 for _, c in inner.terms):
+            return None
+        made.append(_Side(outer, size // stride, inside[inside.index(axis) - 1], guarded))
+        form, size, guarded = inner, stride, False
+    last = inside[-1] if inside else ""
+    if last and form.coefficient(last) != 1:
+        return None
+    if any(side.form.coefficient(side.axis) != 1 for side in made):
+        return None
+    return [*made, _Side(form, size, last, guarded)]
+
+
+def _folded(sides: list[_Side]) -> list[_Side]:
+    """Dimensions without lanes folded into the next, as far as no guard needs them apart."""
+    made: list[_Side] = []
+    for side in sides:
+        before = made[-1] if made else None
+        free = before is not None and not before.axis and not before.guarded and not side.guarded
+        if before is not None and free and before.size * side.size < 2**31:
+            form = before.form * side.size + side.form
+            made[-1] = _Side(form, before.size * side.size, side.axis, False)
+        else:
+            made.append(side)
+    return made

@@ -1,0 +1,75 @@
+"""A plan as text, by the emitter that its schedule names, and how its kernels are launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpu import emit_gluon, emit_triton
+from gpu.emit_triton import Argument
+from gpu.module import GpuError
+from gpu.plan import Kernel, Plan
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of the text: its parameters, and the options of its launch."""
+
+    kernel: Kernel
+    arguments: tuple[Argument, ...]
+    options: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The text of a module, and its kernels in the order in which they run."""
+
+    emitter: str
+    text: str
+    launches: tuple[Launch, ...]
+
+
+def printed(plan: Plan, emitter: str = "triton", interpreted: bool = False) -> Printed:
+    """Return the text of `plan`. Raises GpuError where Gluon cannot print it or be interpreted."""
+    if emitter == "triton":
+        text = emit_triton.source(plan, interpreted)
+        launches = [
+            Launch(
+                k, emit_triton.arguments(plan, k), {"num_warps": k.warps, "num_stages": k.stages}
+            )
+            for k in plan.kernels
+        ]
+        return Printed(emitter, text, tuple(launches))
+    if interpreted:
+        raise GpuError("emitter: must be triton in the interpreter, got gluon; Gluon has none")
+    text = emit_gluon.source(plan)
+    launches = [
+        Launch(k, emit_gluon.arguments(plan, k), emit_gluon.options(plan, k)) for k in plan.kernels
+    ]
+    return Printed(emitter, text, tuple(launches))
+
+
+def passed(tensor: Any, argument: Argument, emitter: str) -> Any:
+    """A kernel's argument: the tensor, or a descriptor of blocks for the copy engine."""
+    if argument.block is None:
+        return tensor
+    block = list(argument.block)
+    if emitter == "triton":
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        return TensorDescriptor.from_tensor(tensor, block)
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as Boxes
+
+    seen = tensor.view(argument.view_shape)
+    return Boxes.from_tensor(seen, block, shared_layout(argument, 8 * tensor.element_size()))
+
+
+def shared_layout(argument: Argument, bits: int) -> Any:
+    """The layout in shared memory of a descriptor's block, as the text has it."""
+    from triton.experimental.gluon.language import NVMMASharedLayout
+
+    assert argument.block is not None
+    type_ = {32: "fp32", 16: "bf16"}.get(bits, "fp8e4m3")
+    width = emit_gluon.swizzle(argument.block, type_)
+    return NVMMASharedLayout(width, bits, rank=len(argument.block))
