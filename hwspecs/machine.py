@@ -38,6 +38,7 @@ from hwspecs.spec import (
 
 DataType = Literal["fp32", "bf16", "fp16", "fp8_e4m3"]
 Dataflow = Literal["weight", "input", "output"]
+Banking = Literal["padded", "strided", "blocked", "duplicated"]
 DATA_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1}
 
 PatternRow = Annotated[str, Field(strict=True, pattern=r"^[CM]{1,512}$")]
@@ -213,6 +214,9 @@ class Memory(Spec):
 
     capacity_bytes: Bytes
     banks: Count
+    banking: Banking | None = None
+    """How tiles lie in the banks unless a schedule says otherwise; padded if not given.
+    `mapping/banks.py` says what each costs."""
     vector_in: Count
     """Beats a cycle that it can take in."""
     vector_out: Count
@@ -364,7 +368,7 @@ class Machine(Spec):
     @field_validator("memory", mode="after")
     @classmethod
     def _check_bank_count(cls, memory: Memory, info: ValidationInfo) -> Memory:
-        # Lanes of one beat then meet no bank twice, which is all that is modelled of banks.
+        # Lanes of one beat then need meet no bank twice.
         compute = info.data.get("compute")
         if compute is not None and memory.banks < compute.lanes:
             lanes = compute.lanes

@@ -38,6 +38,7 @@ from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
 from mapping import systolic
+from mapping.banks import read_lanes, turns, write_lanes
 from mapping.boxes import axis_walk, blocks, box_of, counted, node_axis, share, single
 from mapping.links import Link, fifos, links
 from mapping.pads import (
@@ -474,7 +475,9 @@ class _Build:
             points = min(len(reader.domain), len(loops))
             if is_held(self.made.by_name[edge.target], edge):
                 loops += (rows_loop(self.machine),)
-            read = _Draft(name, "read", loops, points, memory.read_cycles, Fetch(pad.name))
+            lanes = read_lanes(self.made, edge, self.made.by_name[edge.target])
+            ii = turns(pad.banking, lanes, pad.tile_elems, self.machine, writes=False)
+            read = _Draft(name, "read", loops, points, memory.read_cycles, Fetch(pad.name), ii)
             reads.append((stream, read))
         writers = [self._writer(pad, copy, reads) for copy in pad.writers]
         for stream, read in reads:
@@ -492,6 +495,7 @@ class _Build:
                 pad.bytes,
                 pad.cells,
                 pad.ports,
+                pad.banking,
             )
         )
 
@@ -523,7 +527,14 @@ class _Build:
         # Points that are packed leave together, so that they are taken in turn, one beat of each.
         loops = tuple(Loop(digit, trips(digit)) for digit in emission)
         loops += tuple(Loop(digit, len(taken[digit])) for digit in packed)
-        write = _Draft(unit, "write", loops, len(domain), memory.write_to_token_cycles, work)
+        ii = turns(
+            pad.banking,
+            write_lanes(self.made, edge, source),
+            pad.tile_elems,
+            self.machine,
+            writes=True,
+        )
+        write = _Draft(unit, "write", loops, len(domain), memory.write_to_token_cycles, work, ii)
         self.drafts[unit] = write
         lanes = source.lanes if source.vector in source.emission else 1
         writer = copy_name(source_name, writer_copy)

@@ -162,6 +162,7 @@ def _chosen(
         kind=plan.locality or edge.kind,
         depth=plan.depth or 0,
         why="by the schedule" if plan.depth else "",
+        banking=plan.banking,
     )
 
 
