@@ -206,6 +206,9 @@ def _settle(
         faults.append(schedule.fault(path, f"must be scratchpad, got fifo; {why}"))
     off_chip = source.kind == "load"
     kind = edge.kind or ("fifo" if streams_ and not off_chip else "scratchpad")
+    if edge.banking and kind == "fifo":
+        path = ("channels", edge.name, "banking")
+        faults.append(schedule.fault(path, f"must be left out for a FIFO, got {edge.banking}"))
     return replace(edge, kind=kind)
 
 
