@@ -9,9 +9,8 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from hwspecs.errors import GIVEN, Fault, RuleError, SpecError
+from hwspecs.errors import Fault, RuleError, SpecError
 from hwspecs.located_yaml import Located, PathOf
-from hwspecs.spec import key
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -89,14 +88,10 @@ def _merged(
         # A default that needs a faulty neighbour; the neighbour has its own fault.
         if error["type"] == "default_factory_not_called":
             continue
-        missing = error["type"] == "missing" or _by_rule(error) == GIVEN
-        path = _path_in(located.content, error["loc"], missing)
-        siblings = _siblings(root, path[:-1])
-        if missing and path[-1] not in siblings:
-            path = (*path[:-1], key(str(path[-1])))  # missing by a rule: told by its attribute
-        rule, hint = _rule(error, siblings)
+        path = _path_in(located.content, error["loc"], error["type"] == "missing")
+        rule, hint = _rule(error, _siblings(root, path[:-1]))
         at_key = error["type"] == "extra_forbidden" or error["loc"][-1:] == ("[key]",)
-        found = "nothing" if missing else show(error["input"])
+        found = "nothing" if error["type"] == "missing" else show(error["input"])
         if at_key:
             found = "the key " + show(path[-1] if path else "")
         rules.setdefault((path, at_key, found), {})[rule] = hint
@@ -106,12 +101,6 @@ def _merged(
         message = f"must be {' or '.join(said)}, got {found}{'; ' + hint if hint else ''}"
         faults.append(located.fault(path, message, at_key=at_key))
     return faults
-
-
-def _by_rule(error: Mapping[str, Any]) -> str:
-    """The rule of ours that an error breaks, or ''."""
-    cause = error.get("ctx", {}).get("error")
-    return cause.rule if isinstance(cause, RuleError) else ""
 
 
 def _path_in(content: Any, loc: tuple[int | str, ...], missing: bool) -> PathOf:

@@ -15,7 +15,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from dataflow import network_plan
 from dataflow.graph import Graph, Node, Output, live
 from dataflow.index import Affine
 from dataflow.ops import contracted, elements_of
@@ -277,20 +276,18 @@ def latency_cycles(graph: Graph, machine: Machine) -> int:
     that depends on an input needs at least one load before that, its generator, the memory's
     latency, one cycle of the load unit and a channel.
     """
-    generator = machine.generators.latency_cycles
-    load = generator + machine.off_chip_access_cycles(writes=False)
-    store = generator + machine.off_chip_access_cycles(writes=True)
+    access = machine.generators.latency_cycles + machine.off_chip.latency_cycles
     channel = machine.network.channel_cycles
     longest = 0
     for output in graph.outputs:
         node = graph.node(output.node)
         while (node.op in _MOVES and node.args) or node.fn == "identity":
             node = graph.node(node.args[0])
-        cycles = store if output.axes else 0
+        cycles = access if output.axes else 0
         if node.op not in ("input", "const"):
             cycles += _least_latency_cycles(machine) + channel
         if _needs_input(node, graph):
-            cycles += load + 1 + channel
+            cycles += access + 1 + channel
         longest = max(longest, cycles)
     return longest
 
@@ -313,8 +310,7 @@ def program_bound(program: Program) -> Bound:
 
     Parts: "compute", "scratchpad" and "generator", each its busiest unit: firings are at least an
     initiation interval apart; "off_chip": the bytes that load and store units move, each time they
-    move them, at the peak rate; "links", where packets share them: the flits that cross the busiest
-    link, which takes one a cycle.
+    move them, at the peak rate.
     """
     kinds = {"compute": "compute", "write": "scratchpad", "read": "scratchpad"}
     kinds |= {"load": "generator", "store": "generator"}
@@ -333,9 +329,6 @@ def program_bound(program: Program) -> Bound:
         if isinstance(unit.work, Access)
     )
     parts["off_chip"] = _at_peak(moved_bytes, program.machine)
-    shared = network_plan.plan(program)
-    if shared is not None:
-        parts["links"] = max(network_plan.link_flits(program, shared))
     by = max(parts, key=parts.__getitem__)
     return Bound(parts[by], by, parts, busiest.get(by, ""))
 

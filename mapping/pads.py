@@ -17,8 +17,7 @@ from dataflow.streams.arrays import is_held
 from dataflow.streams.edge import Edge, StreamGraph, scatter
 from dataflow.streams.node import StreamNode
 from hwspecs import Machine
-from hwspecs.machine import DATA_BYTES, Banking
-from mapping.banks import banking_of, tile_copies
+from hwspecs.machine import DATA_BYTES
 from mapping.partition import Group, operand_wires
 
 Copy = Mapping[str, int]
@@ -46,7 +45,6 @@ class Pad:
     bytes: int
     cells: int
     ports: int
-    banking: Banking = "padded"
 
     @property
     def edge(self) -> Edge:
@@ -195,7 +193,7 @@ def _key(made: StreamGraph, edge: Edge, once: tuple) -> tuple:
         for d in edge.touch
         if target.copies(d) > 1
     )
-    return edge.source, edge.value, target.domain[: edge.common], edge.last, split, edge.banking
+    return edge.source, edge.value, target.domain[: edge.common], edge.last, split
 
 
 def _pads(
@@ -221,8 +219,7 @@ def _pads(
     depth = max(e.depth for e in edges)
     streams = _streams(made, groups, reach, edges)
     ports = sum(operand_wires(made.by_name[s[0].target], s[0])[0] for s in streams)
-    memory, banking = machine.memory, banking_of(edge, machine)
-    held = depth * tile_copies(banking, machine)
+    memory = machine.memory
     for copy in choices(shared):
         elems = _tile_elems(made, edge, modes)
         for part in choices(merged):
@@ -232,7 +229,7 @@ def _pads(
                 if all(c.get(d, 0) == i for d, i in part.items())
                 and all(slots(made, edge, c, copy, modes, d) for d in emission_of(made, edge))
             )
-            size = elems * DATA_BYTES[machine.data_type] * held
+            size = elems * DATA_BYTES[machine.data_type] * depth
             cells = max(
                 1,
                 -(-size // memory.capacity_bytes),
@@ -240,9 +237,7 @@ def _pads(
                 -(-len(writers) // memory.vector_in),
             )
             name = copy_name(base, {**copy, **part})
-            yield Pad(
-                name, streams, copy, part, modes, writers, depth, elems, size, cells, ports, banking
-            )
+            yield Pad(name, streams, copy, part, modes, writers, depth, elems, size, cells, ports)
 
 
 def slots(

@@ -20,8 +20,6 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from dataflow.sim.account import NETWORK
-
 CHUNK = 1024
 """Most firings worked out at once."""
 NEVER = int(np.iinfo(np.int64).max)
@@ -41,13 +39,10 @@ UNIT_FIELDS = 25
 LEVEL, LATE, LINKS, LASTS, LASTS_END, SELECTS, SELECTS_END, ROLE, CHANNEL = range(9)
 PORT_FIELDS = 9
 SELECT_FIELDS = 4
-# a channel; READ and WRITTEN count pops and pushes, initial tokens included; SENT is the ring of
-# times at which tokens set out, ARRIVALS itself but for a channel over a shared network: LEG is
-# then its first leg, HIDDEN the tokens on their way, FLIGHT the cycles of one that meets no other
+# a channel; READ and WRITTEN count pops and pushes, initial tokens included
 ARRIVALS, CREDITS, CAPACITY, READ, WRITTEN, READ_AT, WRITE_AT, LATENCY, CREDIT = range(9)
 TOKEN_CHARGE, ROOM_CHARGE, READER, WRITER, PEAK, LAST_ARRIVAL, INITIAL, IS_QUEUE = range(9, 17)
-SENT, LEG, HIDDEN, FLIGHT = range(17, 21)
-CHANNEL_FIELDS = 21
+CHANNEL_FIELDS = 17
 
 # what a port does within one turn of the innermost loop
 UNUSED, EVERY, HELD, HELD_POPPED, LAST_POPPED, LAST_PUSHED = range(6)
@@ -138,8 +133,6 @@ def known(s, u, left):
         there = s[c + WRITTEN] - s[c + READ]
         if p >= outputs:
             there = s[c + CAPACITY] - there
-        else:
-            there -= s[c + HIDDEN]
         if role == EVERY:
             count = min(count, there)
         elif there == 0:
@@ -162,17 +155,14 @@ def note_lack(s, u, left):
                 if look == 2 and there == s[c + CAPACITY]:
                     s[u + LACKS] = 2 * c
                     return
-            elif there == s[c + HIDDEN] and look == (
-                role == HELD or (role == HELD_POPPED and left > 1)
-            ):
+            elif there == 0 and look == (role == HELD or (role == HELD_POPPED and left > 1)):
                 s[u + LACKS] = 2 * c + 1
                 return
 
 
 @jit
-def charge(s, u, place, count, ending, at, gap):
-    """Charge the gap before firing `place` of a chunk to the first of those that came last, at
-    `at`; of a token's wait, what shared links made it late is charged to them."""
+def charge(s, u, place, count, ending, at):
+    """What the gap before firing `place` of a chunk is charged to: the first of those last."""
     outputs = s[u + OUTPUTS]
     for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
         role = s[p + ROLE]
@@ -192,15 +182,10 @@ def charge(s, u, place, count, ending, at, gap):
                 slot -= s[c + CAPACITY]
         if p < outputs:
             if s[s[c + ARRIVALS] + slot] == at:
-                if s[c + LEG]:
-                    late = min(gap, at - s[s[c + SENT] + slot] - s[c + FLIGHT])
-                    s[u + GAPS + NETWORK] += late
-                    gap -= late
-                s[u + GAPS + s[c + TOKEN_CHARGE]] += gap
-                return
+                return s[c + TOKEN_CHARGE]
         elif s[s[c + CREDITS] + slot] == at:
-            s[u + GAPS + s[c + ROOM_CHARGE]] += gap
-            return
+            return s[c + ROOM_CHARGE]
+    return 0
 
 
 @inlined
@@ -258,7 +243,7 @@ def raise_peak(s, c, number, pushed):
 @inlined
 def pop(s, c, start, count):
     """Pop `count` tokens at the times noted from `start` on."""
-    sent, credits, capacity = s[c + SENT], s[c + CREDITS], s[c + CAPACITY]
+    arrivals, credits, capacity = s[c + ARRIVALS], s[c + CREDITS], s[c + CAPACITY]
     credit, latency, is_queue = s[c + CREDIT], s[c + LATENCY], s[c + IS_QUEUE]
     at = s[c + READ_AT]
     # a push had no more than `peak` slots taken where the pop `peak` before it was back
@@ -266,7 +251,7 @@ def pop(s, c, start, count):
     if back < 0:
         back += capacity
     for i in range(start, start + count):
-        pushed = s[sent + at] - latency
+        pushed = s[arrivals + at] - latency
         if pushed < s[credits + back] and not is_queue:
             back = raise_peak(s, c, s[c + READ] + i - start, pushed)
         s[credits + at] = s[i] + credit
@@ -282,7 +267,7 @@ def pop(s, c, start, count):
 def push(s, c, start, count):
     """Push `count` tokens at the times noted from `start` on."""
     latency = s[c + LATENCY]
-    ring = s[c + SENT]
+    ring = s[c + ARRIVALS]
     at, end = ring + s[c + WRITE_AT], ring + s[c + CAPACITY]
     for i in range(start, start + count):
         s[at] = s[i] + latency
@@ -291,9 +276,6 @@ def push(s, c, start, count):
             at = ring
     s[c + WRITE_AT] = at - ring
     s[c + WRITTEN] += count
-    if s[c + LEG]:
-        s[c + HIDDEN] += count  # until the network delivers them
-        return
     s[c + LAST_ARRIVAL] = s[start + count - 1] + latency
     if s[s[c + READER] + LACKS] == 2 * c + 1:
         enqueue(s, s[c + READER])
@@ -314,7 +296,7 @@ def fire(s, u, count, left):
         for i in range(first, last + 1):
             at = s[i]
             if at > free:
-                charge(s, u, i - first, count, ending, at, at - free)
+                s[u + GAPS + charge(s, u, i - first, count, ending, at)] += at - free
                 free = at
             s[i] = free
             free += ii
@@ -326,7 +308,7 @@ def fire(s, u, count, left):
             at = extra_time(s, u, i == first, ending and i == last)
             if at > free:
                 place = 0 if i == first else count - 1
-                charge(s, u, place, count, ending, at, at - free)
+                s[u + GAPS + charge(s, u, place, count, ending, at)] += at - free
                 free = at
             s[i] = free
             free += ii
