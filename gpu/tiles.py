@@ -56,6 +56,15 @@ class Published:
     kept: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class State:
+    """What a loop carries for an `earlier` node: `value` holds `init`, then `source` a step back."""
+
+    source: Node
+    value: Value
+    init: Operand
+
+
 @dataclass
 class Scope:
     """One body of statements: of the kernel, or of a loop inside `parent`."""
@@ -64,7 +73,7 @@ class Scope:
     parent: Scope | None = None
     statements: list[Statement] = field(default_factory=list)
     values: dict[Key, Made] = field(default_factory=dict)
-    carried: dict[Key, tuple[Value, Operand]] = field(default_factory=dict)
+    carried: dict[Key, State] = field(default_factory=dict)
     sums: list[Carried] = field(default_factory=list)
     published: dict[str, Published] = field(default_factory=dict)
 
@@ -155,18 +164,27 @@ class Kernel:
         """Work out what each carried value holds after a step; more may turn up on the way."""
         carried: dict[Key, Carried] = {}
         while len(carried) < len(body.carried):
-            for found, (value, init) in list(body.carried.items()):
+            for found, state in list(body.carried.items()):
                 if found in carried:
                     continue
-                name, points = found
-                made = self.tile(body, self.value(body, self.graph.node(name), dict(points)))
-                made = self._spread(body, made, value.axes)
-                carried[found] = Carried(value, init, made)
+                points = {a: p for a, p in found[1] if a in state.source.axes}
+                made = self.tile(body, self.value(body, state.source, points))
+                made = self._spread(body, made, state.value.axes)
+                carried[found] = Carried(state.value, state.init, self._held(body, made))
         for tensor, published in body.published.items():
             self._publish(body, tensor, published)
         if body.published:
             self.put(body, Barrier("barrier", body.loops[-1]))
         return list(carried.values())
+
+    def _held(self, body: Scope, made: Value) -> Value:
+        """`made`, or a copy where it is state itself, which a step's end overwrites."""
+        if all(state.value.name != made.name for state in body.carried.values()):
+            return made
+        out = self.named(f"{made.name}_held", made.axes, made.type)
+        self.pads[out.name] = self.pads[made.name]
+        self.put(body, Cast(out, made))
+        return out
 
     def _accumulate(self, scope: Scope, body: Scope, node: Node, points: Points) -> Value:
         """A sum (or maximum) over the loop's steps: state that starts with the identity."""
@@ -196,12 +214,13 @@ class Kernel:
         if not isinstance(made, Value) or not self._in(body, source):
             return made
         name = key(source, points)
-        if name not in body.carried:
-            state = Value(self.fresh(f"{source.name}_last"), made.axes)
-            self.pads[state.name] = self.pads.get(made.name, {})
-            body.sums.append(Carried(state, 0.0, made))
-            return state
-        return body.carried[name][0]
+        for found, carried in body.carried.items():
+            if key(carried.source, dict(found[1])) == name:
+                return carried.value
+        state = Value(self.fresh(f"{source.name}_last"), made.axes)
+        self.pads[state.name] = self.pads.get(made.name, {})
+        body.sums.append(Carried(state, 0.0, self._held(body, made)))
+        return state
 
     def _in(self, body: Scope, node: Node) -> bool:
         return body.loops[-1] in node.axes
@@ -412,16 +431,16 @@ class Kernel:
                 f"got {', '.join(scope.loops)}"
             )
         source = self.graph.node(node.args[0])
-        found = key(source, {a: p for a, p in points.items() if a in source.axes})
+        found = key(node, points)
         if found not in scope.carried:
             init: Operand = float(node.init) if not isinstance(node.init, str) else 0.0
             state = Value(self.fresh(node.name), self.dims(source.axes))
             if isinstance(node.init, str) and scope.parent is not None:
                 made = self.value(scope.parent, self.graph.node(node.init), points)
                 init = self._spread(scope.parent, self.tile(scope.parent, made), state.axes)
-            scope.carried[found] = (state, init)
+            scope.carried[found] = State(source, state, init)
             self.pads[state.name] = dict.fromkeys(self.padded(state.axes), FINITE)
-        return scope.carried[found][0]
+        return scope.carried[found].value
 
     def _fetch(
         self,
