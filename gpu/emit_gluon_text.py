@@ -240,6 +240,9 @@ class Consumer(Text):
             checks.append(f"(({_sum(rows)})[:, None] >= ({right})[None, :])")
         return " & ".join(checks)
 
+    def flat(self, axes: tuple[str, ...]) -> str:
+        return ""  # a mask may be one number for all lanes
+
     def shape(self, axes: Sequence[str]) -> str:
         sizes = [str(self.tile_lanes[axis]) for axis in axes]
         return f"[{', '.join(sizes)}]"

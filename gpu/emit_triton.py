@@ -321,10 +321,9 @@ class Text:
         if isinstance(statement, Load):
             self.put(f"{statement.out.name} = {self._load(statement)}")
         elif isinstance(statement, Form):
-            form = self.form(statement.form, statement.out.axes)
-            shape = self.shape(statement.out.axes)
-            text = f"({form} + tl.zeros({shape}, tl.int32))" if shape != "()" else f"({form})"
-            self.put(f"{statement.out.name} = {self._as_float(text, statement.form)}")
+            form, axes = statement.form, statement.out.axes
+            text = " + ".join(part for part in (self.form(form, axes), self.flat(axes)) if part)
+            self.put(f"{statement.out.name} = {self._as_float(f'({text})', form)}")
         elif isinstance(statement, Mask):
             held = self.condition(statement.forms, statement.out.axes)
             fill = number(statement.fill)
@@ -555,11 +554,9 @@ class Text:
     def _loops(self) -> set[str]:
         return {s.axis for s in self.kernel.statements() if isinstance(s, Loop)}
 
-    def form(self, form: Affine, axes: tuple[str, ...], wide: bool = False) -> str:
+    def form(self, form: Affine, axes: tuple[str, ...]) -> str:
         """A form of the axes, with a dimension for each of `axes`."""
         scalar, lanes = self.parts(form, axes)
-        if wide and scalar:
-            scalar = f"({scalar}).to(tl.int64)" if not scalar.isdigit() else scalar
         if not scalar and not lanes:
             return "0"
         if not lanes or not scalar:
@@ -603,9 +600,8 @@ class Text:
             scalar = self.wide(offset)
         parts = [base or pointer(tensor)]
         parts += [f"({text})" for text in (scalar, lanes) if text]
-        missing = [axis for axis in axes if not offset.coefficient(axis)]
-        if missing:
-            parts.append(f"tl.zeros({self.shape(axes)}, tl.int32)")
+        if any(not offset.coefficient(axis) for axis in axes):
+            parts.append(self.flat(axes))
         return " + ".join(parts)
 
     def wide(self, offset: Affine) -> str:
@@ -620,12 +616,18 @@ class Text:
         return _sum(terms)
 
     def condition(self, forms: Sequence[Affine], axes: tuple[str, ...]) -> str:
-        """Where every form is >= 0."""
+        """Where every form is >= 0, over `axes`; see `flat` for what the whole program shares."""
         checks = []
         for form in forms:
             scalar, lanes = self.parts(form, axes)
-            checks.append(f"({' + '.join(f'({t})' for t in (scalar, lanes) if t)} >= 0)")
+            lanes = lanes or self.flat(axes)
+            parts = [text for text in (scalar, lanes) if text]
+            checks.append(f"({' + '.join(f'({text})' for text in parts)} >= 0)")
         return " & ".join(checks)
+
+    def flat(self, axes: tuple[str, ...]) -> str:
+        """A tile of zeros: the interpreter takes no mask that is partly one number."""
+        return f"tl.zeros({self.shape(axes)}, tl.int32)" if axes else ""
 
     def shape(self, axes: Sequence[str]) -> str:
         """The shape of a tile as text."""

@@ -49,15 +49,20 @@ class Nest:
         return () if node.name in self.memory else node.sources
 
     def check(self, nodes: Iterable[Node]) -> None:
-        """Raise GpuScheduleError where a sum is finished by a loop outside one that it keeps."""
+        """Raise GpuScheduleError where a sum has no single innermost loop that finishes it."""
         faults = []
         for node in nodes:
             outer, inner = self.outer(node), self.inner(node)
+            over = ", ".join(axis for axis in inner if axis not in outer)
             if self.finishes(node) and inner[: len(outer)] != outer:
                 faults.append(
-                    f"{self.where}.loop: {node.name} is summed up over "
-                    f"{', '.join(a for a in inner if a not in outer)}, which must be inside "
-                    f"{', '.join(outer)}, got the order {', '.join(self.order)}"
+                    f"{self.where}.loop: {node.name} is summed up over {over}, which must be "
+                    f"inside {', '.join(outer)}, got the order {', '.join(self.order)}"
+                )
+            elif len(inner) > len(outer) + 1:
+                faults.append(
+                    f"{self.where}.loop: {node.name} must be summed up over one loop, got {over}; "
+                    f"leave the others whole in the tile"
                 )
         if faults:
             raise GpuScheduleError(faults)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dataflow.index import Affine, affine
-from dataflow.nodes import TURNS, Graph, Node, Output
+from dataflow.nodes import TURNS, Graph, Node
 from dataflow.ops import contracted, reduce_row, row
 from gpu.axes import product_sides
 from gpu.pads import ANY, FINITE, Pad, Pads, is_finite, map_pads, product_pads
@@ -58,7 +58,7 @@ class Published:
 
 @dataclass(frozen=True)
 class State:
-    """What a loop carries for an `earlier` node: `value` holds `init`, then `source` a step back."""
+    """State of a loop for one `earlier` node: `value` holds `init`, then `source` a step back."""
 
     source: Node
     value: Value
@@ -140,14 +140,9 @@ class Kernel:
         further = [n for n in nodes if self.nest.outer(n) != scope.loops]
         lasts = [n for n in ending if n.op == "last"]
         sums = [n for n in ending if n.op != "last"]
-        nested = [n for n in sums if len(self.nest.inner(n)) > len(body.loops)]
         finished: dict[Key, Made] = {}
         asked = [self.graph.node(n.args[0]) for n in lasts]
-        self.build(
-            body,
-            [*further, *(_inside(n, axis) for n in nested), *_needing_loops(self, body, asked)],
-            stores,
-        )
+        self.build(body, [*further, *_needing_loops(self, body, asked)], stores)
         for node in sums:
             for points in self.instances(node.axes):
                 finished[key(node, points)] = self._accumulate(scope, body, node, points)
@@ -191,11 +186,6 @@ class Kernel:
         fn = node.fn if node.op == "reduce" else "sum"
         acc = Value(self.fresh(f"{node.name}_sum"), self.dims(node.axes))
         self.pads[acc.name] = dict.fromkeys(self.padded(acc.axes), FINITE)
-        if len(self.nest.inner(node)) > len(body.loops):
-            raise GpuScheduleError(
-                f"{self.where}.loop: {node.name} must be summed up over one loop, "
-                f"got {', '.join(self.nest.inner(node))}"
-            )
         before = len(body.statements)
         if node.op == "einsum":
             part = self._einsum(body, node, points, acc)
@@ -306,8 +296,8 @@ class Kernel:
             return float(node.fill)
         if node.fn in TURNS:
             return self._wave(scope, node, points, 1.0)
-        at = self.at(points)
-        form = node.index[0].substitute(at)
+        only = {axis: affine(0) for axis in node.axes if self.axes[axis].fixed}
+        form = node.index[0].substitute({**only, **self.at(points)})
         if not form.symbols():
             return float(form.constant)
         out = self.named(node.name, self.dims(form.symbols()))
@@ -748,13 +738,9 @@ class Kernel:
         k: tuple[str, ...],
     ) -> Value:
         sources = [self.graph.node(name) for name in node.args]
-        left, right = (self._operand(scope, s, points, sign) for s in sources)
-        if sign < 0 and self._is_table(sources[0]) and self._is_table(sources[1]):
-            left = self.cast(
-                scope,
-                self.tile(scope, self._argument(scope, node.args[0], points)),
-                self.operand_type,
-            )
+        first = self._is_table(sources[0])  # one side carries the sign, and one only
+        left = self._operand(scope, sources[0], points, sign if first else 1.0)
+        right = self._operand(scope, sources[1], points, 1.0 if first else sign)
         left = self._spread(scope, left, (*batch, *m, *k))
         right = self._spread(scope, right, (*batch, *k, *n))
         if any(
@@ -927,11 +913,6 @@ class Store_:
     tensor: str
     index: tuple[Affine, ...]
 
-    @classmethod
-    def of_output(cls, output: Output) -> Store_:
-        """The store of a graph's output."""
-        return cls(output.node, output.name, output.index)
-
 
 def key(node: Node, points: Points) -> Key:
     """The name of one instance of a node's value."""
@@ -971,10 +952,6 @@ def _accumulates(statements: Sequence[Statement], acc: Value) -> bool:
     return any(isinstance(s, Dot) and s.acc == acc for s in statements) or any(
         isinstance(s, Map) and acc in s.args for s in statements
     )
-
-
-def _inside(node: Node, axis: str) -> Node:
-    return replace(node, name=f"{node.name}@{axis}")
 
 
 def _needing_loops(kernel: Kernel, body: Scope, nodes: Sequence[Node]) -> list[Node]:

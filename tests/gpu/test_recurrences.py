@@ -1,4 +1,4 @@
-"""State that a loop carries: several states, one that carries another, one value from two starts."""
+"""State that a loop carries: several states, one that carries another, two starts of one."""
 
 import numpy as np
 import pytest
