@@ -16,6 +16,7 @@ from dataflow.index import affine
 from dataflow.nodes import Graph, Node, live
 from gpu.axes import plan_axes
 from gpu.bounds import bounded
+from gpu.names import identifier
 from gpu.orders import ordered
 from gpu.plan import Barrier, Fetch, Kernel, Load, Plan, Publish, Statement, Store, Tensor
 from gpu.schedule import GpuSchedule, GpuScheduleError, KernelSchedule
@@ -73,23 +74,50 @@ def _output_name(name: str, tensors: Mapping[str, Tensor]) -> str:
 
 def _kernel_name(graph: Graph, kernel: Kernel, place: int, kernels: Iterable[Kernel]) -> str:
     many = len(list(kernels)) > 1
-    return f"{graph.name}_{place}_{kernel.name}".replace(".", "_") if many else graph.name
+    return identifier(f"{graph.name}_{place}_{kernel.name}" if many else graph.name)
 
 
 def _faults(graph: Graph, schedule: GpuSchedule) -> list[str]:
-    faults = []
-    names = [*graph.by_name, *(output.name for output in graph.outputs)]
+    faults = [
+        f"output {output.name}: must be stored without a merge on a GPU, got {output.merge!r}"
+        for output in graph.outputs
+        if output.merge
+    ]
+    inputs = {node.name for node in graph.inputs}
+    outputs = [output.name for output in graph.outputs]
+    faults += _alike(graph.name, [*inputs, *outputs])
+    known = [*(name for name in graph.by_name if name not in inputs), *outputs]
+    made: dict[str, int] = {}
     for place, plan in enumerate(schedule.kernels):
-        last = place == len(schedule.kernels) - 1
+        where = f"kernels.{place}"
+        for field, allowed in (("makes", known), ("reload", list(graph.by_name))):
+            for name in getattr(plan, field):
+                if name not in allowed:
+                    hint = did_you_mean(name, dict.fromkeys(allowed))
+                    rule = "nodes or outputs" if field == "makes" else "nodes"
+                    faults.append(
+                        f"{where}.{field}: must name {rule} of {graph.name}, got {name!r}; {hint}"
+                    )
         for name in plan.makes:
-            if name not in names:
-                hint = did_you_mean(name, names)
+            if made.setdefault(name, place) != place:
                 faults.append(
-                    f"kernels.{place}.makes: must name nodes or outputs of {graph.name}, "
-                    f"got {name!r}; {hint}"
+                    f"{where}.makes: must not make {name} again, got it after kernels.{made[name]}"
                 )
-        if not plan.makes and not last:
-            faults.append(f"kernels.{place}.makes: must name what the kernel makes, got nothing")
+        if not plan.makes and place < len(schedule.kernels) - 1:
+            faults.append(f"{where}.makes: must name what the kernel makes, got nothing")
+    return faults
+
+
+def _alike(graph: str, names: Iterable[str]) -> list[str]:
+    """Tensors whose parameters would have one name."""
+    found: dict[str, str] = {}
+    faults = []
+    for name in sorted(set(names)):
+        other = found.setdefault(name.replace(".", "_"), name)
+        if other != name:
+            faults.append(
+                f"graph {graph}: tensors must differ in more than . and _, got {other} and {name}"
+            )
     return faults
 
 

@@ -8,7 +8,6 @@ Nothing falls back: where the GPU or Triton is missing, the error says so.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dataflow.errors import did_you_mean
-from dataflow.nodes import Graph, live
+from dataflow.nodes import Graph, Output, live
 from dataflow.reference import check_inputs, constant
 from gpu.default_schedule import default_schedule
 from gpu.emitters import passed, printed
@@ -284,14 +283,25 @@ def _mend_interpreter() -> None:
 
 
 def _zeroed(graph: Graph, plan: Plan) -> frozenset[str]:
-    """Outputs with points that no store reaches: those hold 0."""
-    found = []
-    for output, tensor in zip(graph.outputs, plan.outputs, strict=True):
-        node = graph.node(output.node)
-        points = math.prod(graph.extent(axis) for axis in node.axes)
-        if points < math.prod(tensor.shape):
-            found.append(tensor.name)
-    return frozenset(found)
+    """Outputs with points that no store may reach: those hold 0."""
+    return frozenset(
+        tensor.name
+        for output, tensor in zip(graph.outputs, plan.outputs, strict=True)
+        if not _covered(graph, output)
+    )
+
+
+def _covered(graph: Graph, output: Output) -> bool:
+    """Whether every point of an output is surely stored: each dimension by axes of its own."""
+    symbols = [axis for form in output.index for axis in form.symbols()]
+    if len(set(symbols)) != len(symbols):
+        return False
+    for form, size in zip(output.index, graph.shape(output.axes), strict=True):
+        places = np.ix_(*(np.arange(graph.extent(axis)) for axis in form.symbols()))
+        values = np.ravel(form.evaluate(dict(zip(form.symbols(), places, strict=True))))
+        if len(np.unique(values[(values >= 0) & (values < size)])) < size:
+            return False
+    return True
 
 
 def _const(graph: Graph, tensor: Tensor) -> Any:

@@ -16,6 +16,7 @@ from dataflow.index import Affine, affine
 from dataflow.nodes import TURNS, Graph, Node
 from dataflow.ops import contracted, reduce_row, row
 from gpu.axes import product_sides
+from gpu.names import identifier
 from gpu.pads import ANY, FINITE, Pad, Pads, is_finite, map_pads, product_pads
 from gpu.plan import (
     AxisPlan,
@@ -176,7 +177,7 @@ class Kernel:
         """`made`, or a copy where it is state itself, which a step's end overwrites."""
         if all(state.value.name != made.name for state in body.carried.values()):
             return made
-        out = self.named(f"{made.name}_held", made.axes, made.type)
+        out = self.named(f"{made.name}_copy", made.axes, made.type)
         self.pads[out.name] = self.pads[made.name]
         self.put(body, Cast(out, made))
         return out
@@ -822,7 +823,7 @@ class Kernel:
 
     def fresh(self, name: str) -> str:
         """A variable's name that nothing else in the kernel has."""
-        plain = name.replace(".", "_")
+        plain = identifier(name)
         self.taken[plain] = self.taken.get(plain, 0) + 1
         count = self.taken[plain]
         return plain if count == 1 else self.fresh(f"{plain}_{count}")
