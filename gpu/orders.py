@@ -107,9 +107,12 @@ class _Search:
         for name, wanted in self.sets.items():
             self.order.setdefault(self.root(name), tuple(a for a in axes if a in wanted))
         self.touching: dict[str, list[Statement]] = {}
+        self.roots: dict[int, tuple[str, ...]] = {}
+        self.costs: dict[tuple[int, tuple[Order, ...]], float] = {}
         for statement in flat:
             names = {v.name for v in self._values(statement) if len(v.axes) > 1}
-            for root in sorted({self.root(name) for name in names}):
+            self.roots[id(statement)] = tuple(sorted({self.root(name) for name in names}))
+            for root in self.roots[id(statement)]:
                 self.touching.setdefault(root, []).append(statement)
 
     def run(self) -> None:
@@ -127,17 +130,39 @@ class _Search:
                 return
 
     def _move(self, roots: tuple[str, ...]) -> bool:
-        touched = list({id(s): s for r in roots for s in self.touching.get(r, ())}.values())
+        """Give one or two classes their cheapest orders, the others as they are."""
         now = tuple(self.order[root] for root in roots)
-        best, least = now, sum(self.cost(s) for s in touched)
-        choices = [list(itertools.permutations(self.order[root])) for root in roots]
-        for choice in itertools.product(*choices):
-            self.order.update(zip(roots, choice, strict=True))
-            cost = sum(self.cost(s) for s in touched)
+        choices = [list(itertools.permutations(order)) for order in now]
+        alone = [
+            self._costs_alone(root, roots, each) for root, each in zip(roots, choices, strict=True)
+        ]
+        shared = [s for s in self.touching.get(roots[0], ()) if self._touches_all(s, roots)]
+        best, least = now, math.inf
+        for choice in (now, *itertools.product(*choices)):
+            cost = sum(costs[order] for costs, order in zip(alone, choice, strict=True))
             if cost < least - 1e-9:
-                best, least = choice, cost
+                self.order.update(zip(roots, choice, strict=True))
+                cost += sum(self.cost(statement) for statement in shared)
+                if cost < least - 1e-9:
+                    best, least = choice, cost
         self.order.update(zip(roots, best, strict=True))
         return best != now
+
+    def _costs_alone(
+        self, root: str, roots: tuple[str, ...], choices: Iterable[Order]
+    ) -> dict[Order, float]:
+        """For each order of `root`, what the statements cost that not all of `roots` touch."""
+        now = self.order[root]
+        own = [s for s in self.touching.get(root, ()) if not self._touches_all(s, roots)]
+        costs = {}
+        for order in choices:
+            self.order[root] = order
+            costs[order] = sum(self.cost(statement) for statement in own)
+        self.order[root] = now
+        return costs
+
+    def _touches_all(self, statement: Statement, roots: tuple[str, ...]) -> bool:
+        return set(roots) <= set(self.roots[id(statement)])
 
     def root(self, name: str) -> str:
         """The class of a value."""
@@ -158,7 +183,14 @@ class _Search:
         return math.prod(self.axes[axis].tile for axis in axes)
 
     def cost(self, statement: Statement) -> float:
-        """What the orders as they are cost at one statement."""
+        """What the orders as they are cost at one statement: few of them, asked for many times."""
+        orders = tuple(self.order[root] for root in self.roots[id(statement)])
+        found = (id(statement), orders)
+        if found not in self.costs:
+            self.costs[found] = self._cost(statement)
+        return self.costs[found]
+
+    def _cost(self, statement: Statement) -> float:
         if isinstance(statement, Dot):
             return self.sides(statement).cost
         if isinstance(statement, Map):
