@@ -17,7 +17,9 @@ from dataflow.index import affine
 from dataflow.nodes import TURNS, Graph, Node, live, recurrences
 from dataflow.ops import contracted
 from gpu.axes import power_of_two, product_sides
+from gpu.plan import ITEM_BYTES, MEMORY_TYPE
 from gpu.schedule import GpuSchedule
+from gpu.scopes import cone
 
 PRODUCT_ROWS = 128
 """Rows and columns of a product's tile: two warp groups of 64 rows fill a Hopper tensor core."""
@@ -56,8 +58,6 @@ class Card:
     shared_bytes: int = 163 * 1024
 
 
-ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-
 CARDS = {
     # NVIDIA H200 SXM and A100: cores (SM) as the devices report
     "h200": Card("h200", 132, copies=True, shared_bytes=227 * 1024),
@@ -71,7 +71,7 @@ def default_schedule(graph: Graph, precision: str = "bf16", card: str = "h200") 
     graph = live(graph)
     made = CARDS[card]
     # shared memory is counted in 16-bit numbers below
-    made = replace(made, shared_bytes=made.shared_bytes * 2 // ITEM_BYTES[precision])
+    made = replace(made, shared_bytes=made.shared_bytes * 2 // ITEM_BYTES[MEMORY_TYPE[precision]])
     outputs = [output.name for output in graph.outputs]
     kernels = []
     memory = {node.name for node in graph.inputs}
@@ -204,14 +204,14 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
     kept = {*recurrent, *exchanged, *unrolled}
     free = [axis for axis in _free_axes(work) if axis not in kept]
     if exchanged:
-        return {"makes": _makes(graph, makes), **_persistent(work, recurrent, exchanged, card)}
+        return {"makes": makes, **_persistent(work, recurrent, exchanged, card)}
     tile = _enough_programs(work, _broad(work, _tiles(work, free, card), card), free, card)
     loop = dict.fromkeys(recurrent, 1)
     loop.update(_long_sums(work, free, recurrent))
     hoisted = [axis for axis in free if _hoists(work, axis)]
     grid = sorted(free, key=lambda axis: (tile.get(axis, 1) == 1, -graph.extent(axis)))
     plan = {
-        "makes": _makes(graph, makes),
+        "makes": makes,
         "tile": {a: t for a, t in {**tile, **loop}.items() if t > 1},
         "grid": grid,
         "loop": [*hoisted, *loop],
@@ -221,21 +221,10 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
     return {**plan, **_resources(work, tile, loop, card)}
 
 
-def _makes(graph: Graph, makes: Iterable[str]) -> list[str]:
-    return list(makes)
-
-
 def _work(graph: Graph, makes: list[str], memory: set[str]) -> _Work:
     outputs = {output.name: output.node for output in graph.outputs}
     wanted = [outputs.get(name, name) for name in makes]
-    waiting, seen = list(wanted), set()
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            if name not in memory:
-                waiting.extend(graph.node(name).sources)
-    nodes = tuple(n for n in graph.nodes if n.name in seen and n.name not in memory)
+    nodes = tuple(node for node in cone(graph, wanted, memory) if node.name not in memory)
     return _Work(graph, nodes, tuple(graph.node(name).axes for name in wanted))
 
 

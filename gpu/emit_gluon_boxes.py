@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataflow.index import Affine
-from gpu.plan import AxisPlan, Load, Store, Tensor
+from gpu.plan import ITEM_BYTES, AxisPlan, Load, Store, Tensor
 
-ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp8e4m3": 1, "fp8e5m2": 1}
 LONGEST_SIDE = 256
 """Points of a box along a dimension, at most: CUDA programming guide, tensor maps."""
 LEAST_ROW_BYTES = 16

@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dataflow.index import Affine
-from gpu.emit_gluon_boxes import ITEM_BYTES, Box, box_of, swizzle
+from gpu.emit_gluon_boxes import Box, box_of, swizzle
 from gpu.emit_gluon_stages import Stages, stages
 from gpu.emit_triton import descriptor
 from gpu.module import GpuError
 from gpu.orders import operands
 from gpu.plan import (
+    ITEM_BYTES,
     Barrier,
     Dot,
     Fetch,

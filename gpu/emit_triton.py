@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from dataflow.index import Affine
 from gpu.orders import operands
 from gpu.plan import (
+    ITEM_BYTES,
     Barrier,
     Bound,
     Cast,
@@ -117,7 +118,6 @@ _tanh keeps fp32's relative error near 0 (polynomial of Cephes' tanhf), where 2 
 cancels; 16-bit types do without. _nearest_bf16: see `source`.
 """
 
-ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1, "int32": 4}
 REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
 DOT_PRECISION = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"'}
 
@@ -181,7 +181,7 @@ def block_of(
     tile = access.out if isinstance(access, Load) else access.arg
     if not kernel.descriptors or not tile.axes or (isinstance(access, Load) and access.fill != 0.0):
         return None
-    if isinstance(access, Load) and not _in_loop(kernel.body, access):
+    if isinstance(access, Load) and access in kernel.body:
         return None
     shape = tensors[access.tensor].shape
     item = ITEM_BYTES[tensors[access.tensor].type]
@@ -197,14 +197,6 @@ def block_of(
     fits = sorted(met) == sorted(tile.axes) and set(access.guards) <= inside
     rows = math.prod(shape[-1:]) * item % 16 == 0 and block[-1] * item >= 16
     return tuple(block) if fits and rows and max(block) <= 256 and len(block) <= 5 else None
-
-
-def _in_loop(body: Sequence[Statement], access: Load) -> bool:
-    return any(
-        access in statement.body or _in_loop(statement.body, access)
-        for statement in body
-        if isinstance(statement, Loop)
-    )
 
 
 def descriptor(tensor: str, block: tuple[int, ...]) -> str:

@@ -8,29 +8,38 @@ nothing to do; `orders` chooses the order of every tile's dimensions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dataflow.errors import did_you_mean
 from dataflow.index import affine
-from dataflow.nodes import Graph, Node, live
+from dataflow.nodes import Graph, live
 from gpu.axes import plan_axes
 from gpu.bounds import bounded
 from gpu.names import identifier
 from gpu.orders import ordered
-from gpu.plan import Barrier, Fetch, Kernel, Load, Plan, Publish, Statement, Store, Tensor
+from gpu.plan import (
+    LARGEST_TILE,
+    MEMORY_TYPE,
+    AxisPlan,
+    Barrier,
+    Fetch,
+    Kernel,
+    Load,
+    Plan,
+    Publish,
+    Statement,
+    Store,
+    Tensor,
+    Value,
+    statements_of,
+)
 from gpu.schedule import GpuSchedule, GpuScheduleError, KernelSchedule
-from gpu.scopes import Nest
+from gpu.scopes import Nest, cone
 from gpu.tiles import Kernel as TileKernel
 from gpu.tiles import Scope, Store_
 
-MEMORY_TYPE = {
-    "fp32": "fp32",
-    "tf32": "fp32",
-    "fp16": "fp16",
-    "bf16": "bf16",
-    "fp8": "fp8e4m3",
-}
 OUTPUT_TYPE = {**MEMORY_TYPE, "fp8": "bf16"}
 
 
@@ -40,7 +49,14 @@ def lower(graph: Graph, schedule: GpuSchedule) -> Plan:
     Raises GpuScheduleError with the place of what does not fit: an axis, a loop order, a value
     that a kernel cannot work out and that no earlier kernel makes.
     """
-    graph = live(graph)
+    try:
+        return _lowered(live(graph), schedule)
+    except GpuScheduleError as error:
+        faults = [schedule.placed(fault) for fault in error.faults]
+        raise GpuScheduleError(faults) from error
+
+
+def _lowered(graph: Graph, schedule: GpuSchedule) -> Plan:
     faults = _faults(graph, schedule)
     if faults:
         raise GpuScheduleError(faults)
@@ -155,20 +171,6 @@ def _tensor_of(output: str, tensors: Mapping[str, Tensor]) -> str:
     return next(t.name for t in tensors.values() if t.kind == "output" and t.node == output)
 
 
-def _cone(graph: Graph, names: Iterable[str], memory: Mapping[str, Tensor]) -> list[Node]:
-    """Nodes that a kernel works out, with the tensors in memory that they read."""
-    seen: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if name not in memory:
-            waiting.extend(graph.node(name).sources)
-    return [node for node in graph.nodes if node.name in seen]
-
-
 def _kernel(
     graph: Graph,
     schedule: GpuSchedule,
@@ -178,7 +180,7 @@ def _kernel(
     memory: Mapping[str, Tensor],
     where: str,
 ) -> Kernel:
-    nodes = _cone(graph, [store.node for store in stores], memory)
+    nodes = cone(graph, [store.node for store in stores], memory)
     worked = [node for node in nodes if node.name not in memory]
     axes = plan_axes(graph, worked or nodes, plan, where, schedule.precision)
     order = tuple(axis for axis in plan.loop if axis in axes)
@@ -191,13 +193,14 @@ def _kernel(
     top = Scope(())
     tile_kernel.build(top, (), stores)
     body = bounded(graph, axes, tuple(top.statements))
+    _check_sizes(body, axes, where)
     body = ordered(body, axes, tensors)
     grid = tuple(axis for axis in plan.grid if axis in axes and axes[axis].grid > 1)
-    exchanged = any(isinstance(s, Fetch) for s in Kernel("", (), axes, grid, body).statements())
+    exchanged = any(isinstance(statement, Fetch) for statement in statements_of(body))
     group = next(iter(plan.group.items()), None)
     return Kernel(
         stores[0].node,
-        _arguments(body, axes),
+        _arguments(body),
         axes,
         grid,
         body,
@@ -205,16 +208,31 @@ def _kernel(
         plan.stages,
         group if group is not None and group[0] in grid else None,
         exchanged,
-        plan.persistent,
         plan.descriptors,
     )
 
 
-def _arguments(body: tuple[Statement, ...], axes: Mapping) -> tuple[str, ...]:
+def _check_sizes(body: tuple[Statement, ...], axes: Mapping[str, AxisPlan], where: str) -> None:
+    """Raise GpuScheduleError for the largest tile that no GPU takes."""
+    made = [getattr(statement, "out", None) for statement in statements_of(body)]
+    sizes = {
+        value.name: math.prod(axes[axis].tile for axis in value.axes)
+        for value in made
+        if isinstance(value, Value)
+    }
+    name = max(sizes, key=lambda each: sizes[each], default="")
+    if sizes.get(name, 0) > LARGEST_TILE:
+        raise GpuScheduleError(
+            f"{where}.tile: tiles must be at most {LARGEST_TILE} elements, "
+            f"got {sizes[name]} for {name}; choose smaller tiles, or walk an axis in a loop"
+        )
+
+
+def _arguments(body: tuple[Statement, ...]) -> tuple[str, ...]:
     """Tensors that the statements touch, in order of first use, what is stored last."""
     read: dict[str, None] = {}
     written: dict[str, None] = {}
-    for statement in Kernel("", (), axes, (), body).statements():
+    for statement in statements_of(body):
         if isinstance(statement, Load | Fetch):
             read[statement.tensor] = None
         elif isinstance(statement, Store):

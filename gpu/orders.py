@@ -34,6 +34,7 @@ from gpu.plan import (
     Store,
     Tensor,
     Value,
+    statements_of,
 )
 
 Order = tuple[str, ...]
@@ -53,18 +54,11 @@ def ordered(
     body: tuple[Statement, ...], axes: Mapping[str, AxisPlan], tensors: Mapping[str, Tensor]
 ) -> tuple[Statement, ...]:
     """Return `body` with the dimensions of all tiles in order and the Permutes that this takes."""
-    flat = list(_walk(body))
+    flat = list(statements_of(body))
     search = _Search(flat, axes)
     search.run()
     symmetric = {name for name, tensor in tensors.items() if tensor.symmetric}
     return _Rewrite(search, symmetric).body(body)
-
-
-def _walk(body: Iterable[Statement]) -> Iterable[Statement]:
-    for statement in body:
-        yield statement
-        if isinstance(statement, Loop):
-            yield from _walk(statement.body)
 
 
 def operands(statement: Statement) -> tuple[Operand, ...]:

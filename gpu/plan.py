@@ -15,12 +15,17 @@ and lowering has put a mask wherever padding would show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dataflow.index import Affine
 
-MEMORY_TYPES = ("fp32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int32")
+ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1, "int32": 4}
+"""Types of numbers in memory, and what one takes."""
+MEMORY_TYPE = {"fp32": "fp32", "tf32": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8e4m3"}
+"""The type of tensors in memory at each precision of a schedule."""
+LARGEST_TILE = 2**20
+"""Most elements of a tile (Triton's TRITON_MAX_TENSOR_NUMEL)."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +297,6 @@ class Kernel:
     stages: int = 2
     group: tuple[str, int] | None = None
     cooperative: bool = False
-    persistent: bool = False
     descriptors: bool = False
 
     @property
@@ -309,14 +313,15 @@ class Kernel:
 
     def statements(self) -> Iterator[Statement]:
         """All statements, those of a loop after the loop itself."""
-        yield from _walk(self.body)
+        yield from statements_of(self.body)
 
 
-def _walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+def statements_of(body: Iterable[Statement]) -> Iterator[Statement]:
+    """All statements of a body, those of a loop after the loop itself."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop):
-            yield from _walk(statement.body)
+            yield from statements_of(statement.body)
 
 
 @dataclass(frozen=True)

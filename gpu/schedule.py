@@ -23,10 +23,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints
 
 from dataflow.errors import FaultsError
-from hwspecs import check, read, write
+from hwspecs import Located, check, read, write
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Names = Annotated[tuple[Name, ...], Field(max_length=256)]
@@ -59,7 +59,6 @@ class KernelSchedule(_Part):
     warps: Literal[1, 2, 4, 8, 16, 32] = 4
     stages: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
     descriptors: bool = False
-    persistent: bool = False
 
 
 class GpuSchedule(_Part):
@@ -68,6 +67,7 @@ class GpuSchedule(_Part):
     precision: Precision = "bf16"
     emitter: Emitter = "triton"
     kernels: Annotated[tuple[KernelSchedule, ...], Field(min_length=1, max_length=64)]
+    _located: Located | None = PrivateAttr(default=None)
 
     @classmethod
     def from_yaml(cls, text_or_path: str | Path) -> GpuSchedule:
@@ -75,7 +75,23 @@ class GpuSchedule(_Part):
 
         Raises SpecError with every fault of the file and its place.
         """
-        return check(cls, read(text_or_path, "GPU schedule"))
+        located = read(text_or_path, "GPU schedule")
+        schedule = check(cls, located)
+        schedule._located = located
+        return schedule
+
+    def placed(self, fault: str) -> str:
+        """A fault that begins with its path, such as `kernels.0.tile.i: ..`, with its place too.
+
+        The fault is kept as it is where the schedule came from no file or the path is none of it.
+        """
+        steps = tuple(
+            int(step) if step.isdigit() else step for step in fault.partition(": ")[0].split(".")
+        )
+        if self._located is None or steps[:1] not in self._located.value_places:
+            return fault
+        line, column = self._located.place(steps)
+        return f"{self._located.source}:{line}:{column}: {fault}"
 
     def to_yaml(self) -> str:
         """The schedule as text that `from_yaml` reads back to an equal one."""

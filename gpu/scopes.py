@@ -8,7 +8,7 @@ finished is worked out again inside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from dataflow.nodes import Graph, Node
@@ -44,10 +44,6 @@ class Nest:
         """Whether the value is there only after some loop has ended."""
         return node.name not in self.memory and self.inner(node) != self.outer(node)
 
-    def sources(self, node: Node) -> tuple[str, ...]:
-        """Nodes that this kernel works out for `node`."""
-        return () if node.name in self.memory else node.sources
-
     def check(self, nodes: Iterable[Node]) -> None:
         """Raise GpuScheduleError where a sum has no single innermost loop that finishes it."""
         faults = []
@@ -71,25 +67,30 @@ class Nest:
         return (node.axis,) if node.op == "last" else contracted(node, self.graph)
 
 
+def cone(graph: Graph, names: Iterable[str], memory: Container[str]) -> list[Node]:
+    """Return all nodes that `names` depend on, in graph order, none behind what is in memory."""
+    seen: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(() if name in memory else graph.node(name).sources)
+    return [node for node in graph.nodes if node.name in seen]
+
+
 def levels(nest: Nest, at: Loops, targets: Iterable[str]) -> dict[str, int]:
     """Return for `targets` and all they depend on how many loops inside `at` must have ended.
 
     Nodes of one recurrence have one level.
     """
-    needed: dict[str, Node] = {}
-    waiting = list(targets)
-    while waiting:
-        node = nest.graph.node(waiting.pop())
-        if node.name not in needed:
-            needed[node.name] = node
-            waiting.extend(nest.sources(node))
-    ordered = [node for node in nest.graph.nodes if node.name in needed]
-    level = dict.fromkeys(needed, 0)
+    ordered = cone(nest.graph, targets, nest.memory)
+    level = {node.name: 0 for node in ordered}
     for _ in range(len(ordered) + 1):
         changed = False
         for node in ordered:
-            for name in nest.sources(node):
-                source = needed[name]
+            for name in () if node.name in nest.memory else node.sources:
+                source = nest.graph.node(name)
                 ended = nest.finishes(source) and nest.outer(source) == at
                 least = level[name] + (1 if ended else 0)
                 changed = changed or least > level[node.name]
@@ -103,11 +104,4 @@ def levels(nest: Nest, at: Loops, targets: Iterable[str]) -> dict[str, int]:
 
 def roots_within(nest: Nest, names: Iterable[str]) -> tuple[str, ...]:
     """Return all nodes that finish a loop among those that `names` depend on, in graph order."""
-    seen: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        node = nest.graph.node(waiting.pop())
-        if node.name not in seen:
-            seen.add(node.name)
-            waiting.extend(nest.sources(node))
-    return tuple(n.name for n in nest.graph.nodes if n.name in seen and nest.finishes(n))
+    return tuple(n.name for n in cone(nest.graph, names, nest.memory) if nest.finishes(n))

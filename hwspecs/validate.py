@@ -86,7 +86,7 @@ def _merged(
     rules: dict[tuple[PathOf, bool, str], dict[str, str]] = {}
     for error in errors:
         # A default that needs a faulty neighbour; the neighbour has its own fault.
-        if error["type"] == "default_factory_not_called":
+        if error["type"] == "default_factory_not_called" or _only_faulty(error):
             continue
         path = _path_in(located.content, error["loc"], error["type"] == "missing")
         rule, hint = _rule(error, _siblings(root, path[:-1]))
@@ -101,6 +101,11 @@ def _merged(
         message = f"must be {' or '.join(said)}, got {found}{'; ' + hint if hint else ''}"
         faults.append(located.fault(path, message, at_key=at_key))
     return faults
+
+
+def _only_faulty(error: Mapping[str, Any]) -> bool:
+    """Whether a list is too short only without its faulty items, which have faults of their own."""
+    return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
 def _path_in(content: Any, loc: tuple[int | str, ...], missing: bool) -> PathOf:
