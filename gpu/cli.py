@@ -65,6 +65,7 @@ def check(
     schedule: ScheduleFile = None,
     precision: Precision = "bf16",
     on: On = "gpu",
+    emitter: EmittedBy = None,
     hw: Annotated[
         str | None,
         typer.Option("--hw", help="Simulate this machine too, on the same inputs."),
@@ -76,7 +77,10 @@ def check(
     from gpu.check import check as judge
 
     made = _request(kernel, set_, rewrite)
-    checked = judge(made, _precision(precision), on, _schedule(schedule), seed)
+    given = _schedule(schedule)
+    if given is None and emitter is not None:
+        given = _chosen(made.graph, _precision(precision), emitter)
+    checked = judge(made, _precision(precision), on, given, seed)
     data: dict[str, Any] = {
         "kernel": kernel,
         "precision": precision,

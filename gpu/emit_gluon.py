@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 
 from gpu.emit_gluon_boxes import swizzle
 from gpu.emit_gluon_layout import Layout, Ring, buffer, laid_out, shared_bytes
-from gpu.emit_gluon_text import TYPES, Consumer
+from gpu.emit_gluon_text import TYPES, Consumer, longest_first
 from gpu.emit_triton import Argument, Text, pointer
 from gpu.plan import Kernel, Load, Plan, Store
 
@@ -222,6 +222,7 @@ class Loader(Text):
         loop = self.layout.loop
         assert loop is not None
         self._programs()
+        longest_first(self, self.layout)
         step = f"{loop.axis.replace('.', '_')}_step"
         self.put(f"for {step} in range(0, {self._bound(loop.stop, self.axes[loop.axis].loop)}):")
         self.depth += 1

@@ -4,6 +4,8 @@ rows    the axis that leads every product is shared out to warp groups, 64 rows 
 rings   tiles that the loader warp moves for each step of the loop, `stages` steps deep
 held    operands of products that are not in a ring: a product takes its right operand from
         shared memory, and so the left one where it stays the same over the loop
+tables  tiles that are loaded before the loop and that its pointwise code reads: in shared
+        memory, so that they take registers only where they are used
 stores  results leave through shared memory and the copy engine where a box fits them
 """
 
@@ -15,12 +17,14 @@ from dataclasses import dataclass, field
 from dataflow.index import Affine
 from gpu.emit_gluon_boxes import Box, box_of, swizzle
 from gpu.emit_gluon_stages import Stages, stages
+from gpu.emit_gluon_turn import turned
 from gpu.emit_triton import descriptor
 from gpu.module import GpuError
 from gpu.orders import operands
 from gpu.plan import (
     ITEM_BYTES,
     Barrier,
+    Cast,
     Dot,
     Fetch,
     Kernel,
@@ -94,6 +98,7 @@ class Layout:
     stages: Stages
     rings: tuple[Ring, ...] = ()
     held: dict[str, tuple[Held, tuple[str, ...]]] = field(default_factory=dict)
+    tables: dict[str, Held] = field(default_factory=dict)
     stores: list[tuple[Store, Box, str]] = field(default_factory=list)
     descriptors: dict[tuple[str, tuple[int, ...], tuple[int, ...]], str] = field(
         default_factory=dict
@@ -111,7 +116,8 @@ class Layout:
 
     def buffers(self) -> list[Held]:
         """Held tiles, each once."""
-        return list({held.name: held for held, _ in self.held.values()}.values())
+        held = [held for held, _ in self.held.values()] + list(self.tables.values())
+        return list({one.name: one for one in held}.values())
 
     def descriptor(self, box: Box) -> str:
         """The parameter through which boxes like this one are moved."""
@@ -124,6 +130,7 @@ class Layout:
 
 def laid_out(plan: Plan, kernel: Kernel) -> Layout:
     """Decide the layout of `kernel`; GpuError names what cannot be printed."""
+    kernel = turned(kernel)
     faults = [fault for s in kernel.statements() for fault in _faults(s)]
     loops = [s for s in kernel.statements() if isinstance(s, Loop)]
     if len(loops) > 1:
@@ -155,6 +162,8 @@ def laid_out(plan: Plan, kernel: Kernel) -> Layout:
     if faults:
         raise GpuError(faults)
     _hold(found, dots)
+    if found.rings:
+        _tabulate(found)
     _boxes(found)
     return found
 
@@ -293,6 +302,25 @@ def _merge(
         held = found.held[first][0]
         for load, axes in loads:
             found.held[load.out.name] = (held, axes)
+
+
+def _tabulate(found: Layout) -> None:
+    """Tables, and what widening makes of them before the loop."""
+    body, loop = found.kernel.body, found.loop
+    assert loop is not None
+    before = body[: next(i for i, s in enumerate(body) if s is loop)]
+    inside = {v.name for s in loop.body for v in operands(s) if isinstance(v, Value)}
+    for load in (s for s in before if isinstance(s, Load) and len(s.out.axes) == 2):
+        family = {load.out.name}
+        for cast in (s for s in before if isinstance(s, Cast)):
+            if cast.arg.name in family and cast.out.type in (cast.arg.type, "fp32"):
+                family.add(cast.out.name)
+        if load.out.name in found.held or not family & inside:
+            continue
+        rows, columns = (found.lanes[axis] for axis in load.out.axes)
+        shared_out = found.split in load.out.axes
+        held = Held(load.out.name, load.out.type, (rows, columns), shared_out)
+        found.tables.update(dict.fromkeys(sorted(family), held))
 
 
 def _memory_order(load: Load) -> tuple[str, ...]:

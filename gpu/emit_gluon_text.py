@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dataflow.index import Affine
-from gpu.emit_gluon_layout import Layout, Ring, Tile, buffer
+from gpu.emit_gluon_layout import Held, Layout, Ring, Tile, buffer
 from gpu.emit_gluon_stages import early, made
 from gpu.emit_triton import FUNCTIONS as TRITON_FUNCTIONS
 from gpu.emit_triton import LOG2_E, REDUCTIONS, Text, number, pointer
@@ -95,6 +95,7 @@ class Consumer(Text):
         self.flights: list[_Flight] = []
         self.run: _Pass | None = None
         self.stored = False
+        self.fresh: set[str] = set()
         self.leading = self._leading()
         self.memory_bound = self._memory_bound()
 
@@ -283,6 +284,7 @@ class Consumer(Text):
     def body_lines(self) -> list[str]:
         """All lines of the group's function, after its first."""
         self._programs()
+        longest_first(self, self.layout)
         start = list(self.lines)
         self.lines = []
         for statement in early_outside(self.kernel.body):
@@ -533,8 +535,11 @@ class Consumer(Text):
         """The lines of a statement, with the waits that it needs before."""
         if isinstance(statement, Dot):
             self.product(statement)
+            self.fresh.clear()
             return
-        self.need(v.name for v in operands(statement) if isinstance(v, Value))
+        values = [v for v in operands(statement) if isinstance(v, Value)]
+        self.need(v.name for v in values)
+        self._look_up(values)
         out = getattr(statement, "out", None)
         if isinstance(statement, Load):
             self._tile_load(statement)
@@ -570,6 +575,21 @@ class Consumer(Text):
         if isinstance(out, Value):
             self._keep(out)
 
+    def _look_up(self, values: Iterable[Value]) -> None:
+        """Tables from shared memory, where pointwise code between two products needs them."""
+        for value in values:
+            held = self.layout.tables.get(value.name)
+            if held is None or self.run is None or value.name in self.fresh:
+                continue
+            self.fresh.add(value.name)
+            text = f"{self.own(held)}.load({self.home(value)})"
+            text += f".to({TYPES[value.type]})" if value.type != held.type else ""
+            self.put(f"{value.name} = {text}")
+
+    def own(self, held: Held) -> str:
+        """The group's own copy of a held tile."""
+        return f"{buffer(held)}.index({'group' if self.layout.count(held) > 1 else 0})"
+
     def _homed(self, out: Value, args: Iterable[Operand]) -> None:
         """Tiles that only go to shared memory stay in the layout that they were loaded in."""
         if out.name in self.memory_bound and len(out.axes) == 2:
@@ -580,6 +600,9 @@ class Consumer(Text):
 
     def _keep(self, out: Value) -> None:
         """Put a tile into the shared memory that products read it from."""
+        table = self.layout.tables.get(out.name)
+        if table is not None and table.name == out.name and self.run is None:
+            self.put(f"{self.own(table)}.store({out.name})")
         found = self.layout.held.get(out.name)
         if found is None or found[0].name != out.name:
             return
@@ -589,7 +612,7 @@ class Consumer(Text):
     def held_text(self, value: Value) -> str:
         """The group's own copy of a held tile, with its dimensions as those of the value."""
         held, order = self.layout.held[value.name]
-        text = f"{buffer(held)}.index({'group' if self.layout.count(held) > 1 else 0})"
+        text = self.own(held)
         return text if order == value.axes else f"{text}.permute((1, 0))"
 
     def product(self, dot: Dot) -> None:
@@ -749,6 +772,21 @@ class Consumer(Text):
         place = axes.index(operand.axes[0])
         text = self.in_layout(operand, f"gl.SliceLayout({1 - place}, {self.target})")
         return f"{text}[:, None]" if place == 0 else f"{text}[None, :]"
+
+
+def longest_first(text: Text, layout: Layout) -> None:
+    """Turn the order of an axis of the grid along which the loop grows.
+
+    Programs start in the order of their numbers; the short ones come last and fill the gaps.
+    """
+    loop = layout.loop
+    if loop is None or loop.stop is None:
+        return
+    for axis in layout.kernel.grid:
+        count = layout.kernel.axes[axis].grid
+        if loop.stop.form.coefficient(axis) > 0 and count > 1:
+            name = f"{axis.replace('.', '_')}_program"
+            text.put(f"{name} = {count - 1} - {name}")
 
 
 def early_outside(body: Sequence[Statement]) -> tuple[Statement, ...]:

@@ -2,9 +2,9 @@
 
 Gluon has no interpreter. This one has what the emitter prints and no more. Partitions are threads
 that take turns at barriers. What a GPU may do late is done as late as it may: a product reads its
-operands when it is waited for, a copy to memory when its buffer is waited for or at the end. Text
-that gives a tile back too early, or takes it before it is full, therefore gets wrong numbers or
-none, not right ones by luck. Layouts are not looked at; the compiler checks those.
+operands when it is waited for, a copy moves when its barrier or its end is waited for. Text that
+gives a tile back too early, or takes it before it is full, therefore gets wrong numbers or none,
+not right ones by luck. Layouts are not looked at; the compiler checks those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
+"""Seconds after which a barrier is held to be stuck."""
 
 
 class Dtype:
@@ -170,6 +171,7 @@ class Barrier:
     def __init__(self, machine: Machine):
         self.machine = machine
         self.count = self.pending = self.bytes = self.phase = 0
+        self.late: list[Callable[[], None]] = []
 
     def start(self, count: int) -> None:
         self.count = self.pending = count
@@ -185,12 +187,15 @@ class Barrier:
             self.machine.changed.notify_all()
 
     def wait(self, parity: int) -> None:
-        """Until the phase of this parity has ended."""
+        """Until the phase of this parity has ended; what is copied comes now and not before."""
         with self.machine.changed:
-            done = self.machine.changed.wait_for(
-                lambda: self.phase % 2 != parity or self.machine.failed, PATIENCE_S
-            )
+            done = self.machine.changed.wait_for(lambda: self.ended(parity), PATIENCE_S)
             assert done and not self.machine.failed, "a barrier that never ends"
+
+    def ended(self, parity: int) -> bool:
+        while self.late:
+            self.late.pop(0)()
+        return self.phase % 2 != parity or bool(self.machine.failed)
 
 
 class Product:
@@ -257,11 +262,16 @@ class Machine:
             copies.pop(0)()
 
     def copy_in(self, descriptor, at, barrier, shared):
-        values = descriptor.read(at)
-        assert values.shape == shared.values.shape, (values.shape, shared.values.shape)
-        shared.values[...] = values
-        item = 2 if shared.dtype is BFLOAT16 else values.itemsize
-        barrier.change(0, -values.size * item)
+        def come():
+            values = descriptor.read(at)
+            assert values.shape == shared.values.shape, (values.shape, shared.values.shape)
+            shared.values[...] = values
+            item = 2 if shared.dtype is BFLOAT16 else values.itemsize
+            barrier.change(0, -values.size * item)
+
+        with self.changed:
+            barrier.late.append(come)
+            self.changed.notify_all()
 
     def finish(self):
         assert not self.flights, "products that nobody waited for"

@@ -1,5 +1,10 @@
 """Gluon text: its values on a machine of NumPy, what the compiler says of it, what is refused."""
 
+import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +12,16 @@ import pytest
 import torch
 
 from dataflow.reference import constant
-from dataflow.request import read_settings, request
+from dataflow.request import Request, read_settings, request
 from gpu import check as checking
 from gpu.default_schedule import default_schedule
-from gpu.emit_gluon import arguments, source
+from gpu.emit_gluon import arguments, options, source
+from gpu.emit_gluon_layout import laid_out
 from gpu.lower import lower
+from gpu.module import GpuError
 from gpu.plan import Plan, Tensor
 from gpu.schedule import GpuSchedule
+from tests.gpu import gluon_machine
 from tests.gpu.gluon_machine import BFLOAT16, FLOAT16, FLOAT32, Descriptor, Pointer, run_program
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gpu"
@@ -46,11 +54,10 @@ CASES = {
 }
 
 
-def planned(case: str, precision: str = "bf16", **changes: object) -> tuple[object, Plan]:
+def planned(case: str, precision: str = "bf16", **changes: object) -> tuple[Request, Plan]:
     """The request of a case, and its plan under the default schedule changed as the case says."""
     kernel = next(k for k in ("attention", "fft_conv", "gemm") if case.startswith(k))
-    settings, change = CASES[case]
-    asked = request(kernel, read_settings([settings]))
+    asked, change = request(kernel, read_settings([CASES[case][0]])), CASES[case][1]
     schedule = default_schedule(asked.graph, precision).as_data()
     schedule["kernels"][-1].update({**change, **changes})
     return asked, lower(asked.graph, GpuSchedule.model_validate(schedule))
@@ -109,3 +116,126 @@ def test_values_are_within_budget(
     monkeypatch.setattr(checking, "compile", lambda *args: made)
     checked = checking.check(asked, precision, "interpreter")
     assert checked.passed, checked.verdicts
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_source_is_as_it_was(case: str) -> None:
+    text = source(planned(case)[1])
+    path = GOLDEN / f"gluon_{case}.txt"
+    if os.environ.get("TILELOOM_REFRESH"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_tiles_taken_too_early_or_never_given_back_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # what the machine of NumPy is for: a GPU may run some of these right, most of the time
+    monkeypatch.setattr(gluon_machine, "PATIENCE_S", 1.0)
+    asked, plan = planned("attention_causal")
+    text = source(plan)
+    broken = [
+        text.replace("num_outstanding=1", "num_outstanding=2"),
+        re.sub(r" *mbarrier\.wait\(v_d_full.*\n", "", text),
+        re.sub(r" *mbarrier\.arrive\(k_d_empty.*\n", "", text),
+    ]
+    assert runs_well(OnNumpy(asked.graph, plan))
+    for one in broken:
+        assert one != text
+        made = OnNumpy(asked.graph, plan)
+        made.source = one
+        assert not runs_well(made)
+
+
+def runs_well(made: OnNumpy) -> bool:
+    """Whether every barrier ends and every output is a number."""
+    try:
+        (found,) = made.launch([torch.ones(t.shape) for t in made.plan.inputs])
+    except AssertionError:
+        return False
+    return bool(found.isfinite().all())
+
+
+def test_groups_share_the_rows_and_one_loader_fills_both() -> None:
+    text = source(planned("gemm")[1])
+    # 128 rows for two groups: boxes of 64; a step of a, b is (2 * 64 * 64 + 64 * 128) * 2 bytes
+    assert "[6, 64, 64], SWIZZLE_128_16)" in text
+    assert ", 32768)" in text
+    assert "], [4, 1], [240, 24])" in text
+
+
+def test_the_wider_side_of_a_product_becomes_its_columns() -> None:
+    # 128 x 256 for two groups: 64 x 256 each, not 128 x 128
+    _, plan = planned("gemm", tile={"i": 128, "j": 256, "k": 64})
+    assert "c_sum = gl.full([64, 256], 0.0, gl.float32, RESULT_256)" in source(plan)
+
+
+def test_scores_of_a_step_are_in_flight_beside_the_values_of_the_step_before() -> None:
+    text = source(planned("attention_causal")[1])
+    turn = text[text.index("for m_b_step in range(1, ") :]
+    places = [turn.index(mark) for mark in ("s = warpgroup_mma(", "ba = warpgroup_mma(", "bm = ")]
+    assert places == sorted(places)
+    assert "v_d_ring.index((m_b_step - 1) % 2)" in turn
+    # causal: the longest rows of the grid start first
+    assert text.count("n_program = 4 - n_program") == 2
+
+
+def test_two_programs_of_one_group_fit_a_core() -> None:
+    # 8 warps at 128 registers a thread take half of a core's 65,536
+    _, plan = planned("fft_conv")
+    assert options(plan, plan.kernels[-1]) == {"num_warps": 4, "maxnreg": 128}
+    _, plan = planned("gemm")
+    assert options(plan, plan.kernels[-1]) == {"num_warps": 4}
+
+
+REFUSED = [
+    ("gemm", "fp32", {}, "product c: must be of bf16 or fp16, got fp32"),
+    ("gemm", "bf16", {"warps": 16}, "must be a multiple of 256 for 16 warps, got 128"),
+    ("fft_conv", "bf16", {"warps": 8}, "warps must be 4, got 8"),
+    ("gemm_one_group", "bf16", {"tile": {"i": 32, "j": 32, "k": 64}}, "must have rows in 64s"),
+]
+
+
+@pytest.mark.parametrize(("case", "precision", "change", "message"), REFUSED)
+def test_what_cannot_be_printed_is_refused(
+    case: str, precision: str, change: dict, message: str
+) -> None:
+    _, plan = planned(case, precision, **change)
+    with pytest.raises(GpuError, match=re.escape(message)):
+        source(plan)
+
+
+def test_grid_barriers_are_refused() -> None:
+    asked = request("lstm", read_settings(["batch=1 t=3 h=256"]))
+    plan = lower(asked.graph, default_schedule(asked.graph, "fp16"))
+    with pytest.raises(GpuError, match="must be left to the Triton emitter"):
+        laid_out(plan, plan.kernels[-1])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "settings"),
+    [
+        ("gemm", "i=4096 j=4096 k=4096"),
+        ("gemm", "i=4000 j=1000 k=4104 bias=true activation=gelu-tanh"),
+        ("attention", "batch=1 heads=32 n=16384 d=64 block=128"),
+        ("attention", "batch=1 heads=16 n=16384 d=128 block=128"),
+        ("attention", "batch=4 heads=16 n=4000 d=128 block=128 causal=true kv_heads=4"),
+        ("attention", "batch=4 heads=8 n=4096 d=256 block=64"),
+        ("attention", "batch=4 heads=8 n=4096 d=256 block=64 causal=true"),
+    ],
+)
+def test_real_sizes_use_warp_group_products_and_do_not_spill(
+    kernel: str, settings: str, compiler_environment: dict[str, str]
+) -> None:
+    (found,) = compiled(kernel, settings, compiler_environment)
+    assert found["matrix"] == ["wgmma"]
+    assert found["faults"] == []
+
+
+def compiled(kernel: str, settings: str, environment: dict[str, str]) -> list[dict]:
+    """What `tileloom gpu compile` says, in a process in which Triton compiles."""
+    command = [sys.executable, "-c", "from dataflow.cli import main; main()", "gpu", "compile"]
+    command += [kernel, "--set", settings, "--emitter", "gluon", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)
