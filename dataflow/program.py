@@ -243,7 +243,8 @@ class Scratchpad:
 
     `cells` memory units share it: enough for its bytes, for the beats written a cycle (one a
     writer) and for the `ports` beats read a cycle. Without writers it holds a deep FIFO or a
-    running state.
+    running state. banking: how its tiles lie in the banks; what their conflicts cost is part of
+    the units' ii_cycles.
     """
 
     name: str
@@ -255,6 +256,7 @@ class Scratchpad:
     bytes: int
     cells: int
     ports: int = 1
+    banking: str = "padded"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from dataflow.check import Check
 from dataflow.program import Channel, Program, Scratchpad
 
-MODEL_VERSION = "1"
+MODEL_VERSION = "2"
 """Version of the rules of time; CHANGELOG.md says by how much each change moved modelled time."""
 
 STALLS = ("waiting", "blocked", "bank", "network", "off_chip", "done")

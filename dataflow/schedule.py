@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraint
 
 from dataflow.errors import FaultsError
 from hwspecs import Located, check, read, write
-from hwspecs.machine import Dataflow
+from hwspecs.machine import Banking, Dataflow
 
 Digit = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Count = Annotated[int, Field(strict=True, ge=1, le=2**31)]
@@ -69,12 +69,14 @@ class ChannelSchedule(_Part):
 
     locality: "fifo" or "scratchpad" (default: a FIFO wherever the reader takes beats in the order
     in which the writer makes them). at: for loads, the innermost time digit outside the tile, ""
-    for a tile that is loaded once. depth: beats of a FIFO, tiles of a scratchpad.
+    for a tile that is loaded once. depth: beats of a FIFO, tiles of a scratchpad. banking: how a
+    scratchpad's tiles lie in its banks (default: the machine's mode).
     """
 
     locality: Literal["fifo", "scratchpad"] | None = None
     at: str | None = None
     depth: Count | None = None
+    banking: Banking | None = None
 
 
 class Schedule(_Part):

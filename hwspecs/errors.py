@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+GIVEN = "given"
+"""The rule that a value breaks by not being there."""
+
 
 @dataclass(frozen=True, order=True)
 class Fault:

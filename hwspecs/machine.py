@@ -10,80 +10,37 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
+import math
+from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 
-from hwspecs import units
-from hwspecs.errors import RuleError
+from hwspecs.dram import Dram, by_name, resolve
+from hwspecs.errors import GIVEN, RuleError
+from hwspecs.spec import (
+    Beats,
+    Bytes,
+    BytesPerSecond,
+    Count,
+    Cycles,
+    Hertz,
+    Name,
+    Side,
+    Spec,
+    Stages,
+    Text,
+    Width,
+    power_of_two,
+)
 
 DataType = Literal["fp32", "bf16", "fp16", "fp8_e4m3"]
 Dataflow = Literal["weight", "input", "output"]
+Banking = Literal["padded", "strided", "blocked", "duplicated"]
 DATA_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1}
 
-_UNIT_ENDING = re.compile(r"_(hz|bytes_per_s|bytes|cycles|beats)$")
-
-
-def _key(attribute: str) -> str:
-    return _UNIT_ENDING.sub("", attribute)
-
-
-def _quantity(quantity: units.Quantity) -> Any:
-    def parse(value: object, info: ValidationInfo) -> int | float:
-        from_file = bool(info.context and info.context.get("from_file"))
-        if not from_file and isinstance(value, int | float) and not isinstance(value, bool):
-            return units.number(value, quantity)
-        return units.parse(value, quantity)
-
-    return BeforeValidator(parse)
-
-
-def _text_schema(quantity: units.Quantity) -> WithJsonSchema:
-    example = [quantity.example]
-    return WithJsonSchema({"type": "string", "pattern": quantity.pattern, "examples": example})
-
-
-def _power_of_two(value: int) -> int:
-    if value & (value - 1):
-        raise RuleError("a power of two", f"{1 << value.bit_length() - 1} is the nearest below")
-    return value
-
-
-Hertz = Annotated[float, _quantity(units.FREQUENCY), _text_schema(units.FREQUENCY)]
-Bytes = Annotated[int, _quantity(units.SIZE), _text_schema(units.SIZE)]
-BytesPerSecond = Annotated[float, _quantity(units.RATE), _text_schema(units.RATE)]
-Cycles = Annotated[int, _quantity(units.DURATION), _text_schema(units.DURATION)]
-Beats = Annotated[int, _quantity(units.DEPTH), _text_schema(units.DEPTH)]
-Count = Annotated[int, Field(strict=True, ge=1, le=65536)]
-Width = Annotated[int, Field(strict=True, ge=1, le=1024)]
-Side = Annotated[int, Field(strict=True, ge=1, le=512)]
-Stages = Annotated[int, Field(strict=True, ge=0, le=1024)]
-Name = Annotated[str, Field(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-Text = Annotated[str, Field(strict=True, min_length=1, max_length=400)]
 PatternRow = Annotated[str, Field(strict=True, pattern=r"^[CM]{1,512}$")]
-
-
-class Spec(BaseModel):
-    """Common settings: frozen, no unknown keys, keys are attribute names without their unit."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=_key,
-        validate_by_name=True,
-        validate_by_alias=True,
-        use_attribute_docstrings=True,
-    )
 
 
 class Grid(Spec):
@@ -223,7 +180,7 @@ class Compute(Spec):
     @field_validator("lanes", mode="after")
     @classmethod
     def _check_lanes(cls, lanes: int) -> int:
-        return _power_of_two(lanes)
+        return power_of_two(lanes)
 
     @field_validator("operations", mode="after")
     @classmethod
@@ -256,6 +213,9 @@ class Memory(Spec):
 
     capacity_bytes: Bytes
     banks: Count
+    banking: Banking | None = None
+    """How tiles lie in the banks unless a schedule says otherwise; padded if not given.
+    `mapping/banks.py` says what each costs."""
     vector_in: Count
     """Beats a cycle that it can take in."""
     vector_out: Count
@@ -268,7 +228,7 @@ class Memory(Spec):
     @field_validator("banks", mode="after")
     @classmethod
     def _check_banks(cls, banks: int, info: ValidationInfo) -> int:
-        _power_of_two(banks)
+        power_of_two(banks)
         if info.data.get("capacity_bytes", 0) % banks:
             raise RuleError(f"a divisor of the capacity, {info.data['capacity_bytes']} B")
         return banks
@@ -299,23 +259,58 @@ class Generators(Spec):
     """Requests that each generator may have in flight."""
 
 
+def _given_or_drams() -> Any:
+    """A field that may be left out where the memory's dram says it."""
+    return Field(default_factory=lambda: None, validate_default=True)
+
+
 class OffChip(Spec):
-    """Off-chip memory; rates are those of one channel."""
+    """Off-chip memory; rates are those of one channel.
+
+    Without `dram` each channel moves bursts at the effective rates, whatever their addresses; with
+    it banks, rows and refresh decide, and the four numbers that follow from it are left out.
+    """
 
     standard: Text
     """What it is, such as DDR3-1600."""
     channels: Count
-    peak_bytes_per_s: BytesPerSecond
+    dram: Dram | None = Field(default=None, json_schema_extra=by_name)
+    """Banks, rows and timing, or the name of a preset; all bursts cost the same without."""
+    peak_bytes_per_s: BytesPerSecond = _given_or_drams()
     """Rate of the pins; bounds use this one."""
-    read_bytes_per_s: BytesPerSecond
-    """Rate that reads reach."""
-    write_bytes_per_s: BytesPerSecond
-    """Rate that writes reach."""
+    read_bytes_per_s: BytesPerSecond = _given_or_drams()
+    """Rate that reads reach; with a dram only an estimate for mappings."""
+    write_bytes_per_s: BytesPerSecond = _given_or_drams()
+    """Rate that writes reach; with a dram only an estimate for mappings."""
     latency_cycles: Cycles
-    burst_bytes: Bytes
+    """From a burst's last byte at the pins to the data, or acknowledgement, at its generator."""
+    burst_bytes: Bytes = _given_or_drams()
     interleave_bytes: Bytes
     """Consecutive bytes on one channel before the next channel follows."""
     capacity_bytes: Bytes
+
+    @field_validator("dram", mode="before")
+    @classmethod
+    def _fill_dram(cls, value: Any) -> Any:
+        return resolve(value)
+
+    @field_validator(
+        "peak_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", "burst_bytes", mode="wrap"
+    )
+    @classmethod
+    def _take_from_dram(
+        cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        dram = info.data.get("dram")
+        drams = getattr(dram, str(info.field_name), 1)  # a faulty dram has a fault of its own
+        if value is None and "dram" in info.data and dram is None:
+            raise RuleError(GIVEN)
+        if value is None:
+            return drams
+        given = handler(value)
+        if dram is not None and given != drams:
+            raise RuleError("left out where a dram is given", f"the dram makes it {drams:g}")
+        return given
 
     @field_validator("read_bytes_per_s", "write_bytes_per_s", mode="after")
     @classmethod
@@ -329,10 +324,19 @@ class OffChip(Spec):
     @classmethod
     def _check_block(cls, block: int, info: ValidationInfo) -> int:
         burst = info.data.get("burst_bytes", 1)
-        _power_of_two(block)
+        power_of_two(block)
         if block < burst:
             raise RuleError(f"at least one burst, {burst} B")
         return block
+
+    def faster(self, factor: float) -> OffChip:
+        """Return the memory with pins `factor` times as fast; rows open and close as before."""
+        rates = ("peak_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s")
+        if self.dram is None:
+            return self.model_copy(update={name: getattr(self, name) * factor for name in rates})
+        dram = self.dram.faster(factor)
+        update = {name: getattr(dram, name) for name in rates}
+        return self.model_copy(update={"dram": dram, **update})
 
 
 class Machine(Spec):
@@ -358,7 +362,7 @@ class Machine(Spec):
     @field_validator("word_bytes", mode="after")
     @classmethod
     def _check_word(cls, word: int) -> int:
-        return _power_of_two(word)
+        return power_of_two(word)
 
     @field_validator("data_type", mode="after")
     @classmethod
@@ -379,7 +383,7 @@ class Machine(Spec):
     @field_validator("memory", mode="after")
     @classmethod
     def _check_bank_count(cls, memory: Memory, info: ValidationInfo) -> Memory:
-        # Lanes of one beat then meet no bank twice, which is all that is modelled of banks.
+        # Lanes of one beat then need meet no bank twice.
         compute = info.data.get("compute")
         if compute is not None and memory.banks < compute.lanes:
             lanes = compute.lanes
@@ -427,6 +431,14 @@ class Machine(Spec):
     def off_chip_peak_bytes_per_cycle(self) -> float:
         """Bytes a cycle over all off-chip channels at their peak rate."""
         return self.off_chip.channels * self.off_chip.peak_bytes_per_s / self.clock_hz
+
+    def off_chip_access_cycles(self, writes: bool) -> int:
+        """Cycles that pass at least from a request at the memory to its data or acknowledgement."""
+        chip, dram = self.off_chip, self.off_chip.dram
+        if dram is None:
+            return chip.latency_cycles
+        pins = (dram.cwl_ps if writes else dram.cl_ps) + dram.burst_ps
+        return chip.latency_cycles + math.floor(pins * Fraction(self.clock_hz) / 10**12)
 
     @property
     def content_hash(self) -> str:

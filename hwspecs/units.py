@@ -57,6 +57,13 @@ RATE = Quantity(
 DURATION = Quantity(
     "a whole number of cycles", "2 cycles", {"cycles": 1, "cycle": 1}, maximum=10**9, whole=True
 )
+TIME = Quantity(
+    "a time of whole picoseconds",
+    "13.75 ns",
+    {"ps": 1, "ns": 10**3, "us": 10**6},
+    maximum=10**9,
+    whole=True,
+)
 DEPTH = Quantity(
     "a whole number of beats", "16 beats", {"beats": 1, "beat": 1}, maximum=10**6, whole=True
 )

@@ -9,8 +9,9 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from hwspecs.errors import Fault, RuleError, SpecError
+from hwspecs.errors import GIVEN, Fault, RuleError, SpecError
 from hwspecs.located_yaml import Located, PathOf
+from hwspecs.spec import key
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -88,10 +89,14 @@ def _merged(
         # A default that needs a faulty neighbour; the neighbour has its own fault.
         if error["type"] == "default_factory_not_called" or _only_faulty(error):
             continue
-        path = _path_in(located.content, error["loc"], error["type"] == "missing")
-        rule, hint = _rule(error, _siblings(root, path[:-1]))
+        missing = error["type"] == "missing" or _by_rule(error) == GIVEN
+        path = _path_in(located.content, error["loc"], missing)
+        siblings = _siblings(root, path[:-1])
+        if missing and path[-1] not in siblings:
+            path = (*path[:-1], key(str(path[-1])))  # missing by a rule: told by its attribute
+        rule, hint = _rule(error, siblings)
         at_key = error["type"] == "extra_forbidden" or error["loc"][-1:] == ("[key]",)
-        found = "nothing" if error["type"] == "missing" else show(error["input"])
+        found = "nothing" if missing else show(error["input"])
         if at_key:
             found = "the key " + show(path[-1] if path else "")
         rules.setdefault((path, at_key, found), {})[rule] = hint
@@ -106,6 +111,12 @@ def _merged(
 def _only_faulty(error: Mapping[str, Any]) -> bool:
     """Whether a list is too short only without its faulty items, which have faults of their own."""
     return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
+
+
+def _by_rule(error: Mapping[str, Any]) -> str:
+    """The rule of ours that an error breaks, or ''."""
+    cause = error.get("ctx", {}).get("error")
+    return cause.rule if isinstance(cause, RuleError) else ""
 
 
 def _path_in(content: Any, loc: tuple[int | str, ...], missing: bool) -> PathOf:

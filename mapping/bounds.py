@@ -276,18 +276,20 @@ def latency_cycles(graph: Graph, machine: Machine) -> int:
     that depends on an input needs at least one load before that, its generator, the memory's
     latency, one cycle of the load unit and a channel.
     """
-    access = machine.generators.latency_cycles + machine.off_chip.latency_cycles
+    generator = machine.generators.latency_cycles
+    load = generator + machine.off_chip_access_cycles(writes=False)
+    store = generator + machine.off_chip_access_cycles(writes=True)
     channel = machine.network.channel_cycles
     longest = 0
     for output in graph.outputs:
         node = graph.node(output.node)
         while (node.op in _MOVES and node.args) or node.fn == "identity":
             node = graph.node(node.args[0])
-        cycles = access if output.axes else 0
+        cycles = store if output.axes else 0
         if node.op not in ("input", "const"):
             cycles += _least_latency_cycles(machine) + channel
         if _needs_input(node, graph):
-            cycles += access + 1 + channel
+            cycles += load + 1 + channel
         longest = max(longest, cycles)
     return longest
 

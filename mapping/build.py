@@ -38,6 +38,7 @@ from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from hwspecs.machine import DATA_BYTES
 from mapping import systolic
+from mapping.banks import read_lanes, turns, write_lanes
 from mapping.boxes import axis_walk, blocks, box_of, counted, node_axis, share, single
 from mapping.links import Link, fifos, links
 from mapping.pads import (
@@ -58,6 +59,7 @@ from mapping.pads import (
 )
 from mapping.partition import Group, group_map, ii_of, operand_wires, terms_of
 from mapping.systolic_units import next_fold, preload, rows_loop
+from mapping.tensors import base_bytes
 
 
 @dataclass
@@ -110,7 +112,7 @@ class _Build:
         self.channels: list[Channel] = []
         self.scratchpads: list[Scratchpad] = []
         self.tensors: dict[str, Tensor] = {}
-        self.next_base = 0
+        self.end_bytes = 0
         # Where the port of a writer that deals its beats out stands among its outputs.
         self.dealers: dict[tuple, int] = {}
 
@@ -313,10 +315,9 @@ class _Build:
         if name not in self.tensors:
             shape = tuple(self.made.graph.extent(axis) for axis in axes)
             size = DATA_BYTES[self.machine.data_type]
-            self.tensors[name] = Tensor(name, kind, source, shape, self.next_base, size)
-            # Tensors start on a row of bursts over all channels, so that none shares a burst.
-            row = self.machine.off_chip.interleave_bytes * self.machine.off_chip.channels
-            self.next_base += -(-math.prod(shape) * size // row) * row
+            base = base_bytes(self.machine, self.end_bytes, len(self.tensors))
+            self.tensors[name] = tensor = Tensor(name, kind, source, shape, base, size)
+            self.end_bytes = base + tensor.bytes
         return name
 
     # Channels
@@ -474,7 +475,9 @@ class _Build:
             points = min(len(reader.domain), len(loops))
             if is_held(self.made.by_name[edge.target], edge):
                 loops += (rows_loop(self.machine),)
-            read = _Draft(name, "read", loops, points, memory.read_cycles, Fetch(pad.name))
+            lanes = read_lanes(self.made, edge, self.made.by_name[edge.target])
+            ii = turns(pad.banking, lanes, pad.tile_elems, self.machine, writes=False)
+            read = _Draft(name, "read", loops, points, memory.read_cycles, Fetch(pad.name), ii)
             reads.append((stream, read))
         writers = [self._writer(pad, copy, reads) for copy in pad.writers]
         for stream, read in reads:
@@ -492,6 +495,7 @@ class _Build:
                 pad.bytes,
                 pad.cells,
                 pad.ports,
+                pad.banking,
             )
         )
 
@@ -523,7 +527,14 @@ class _Build:
         # Points that are packed leave together, so that they are taken in turn, one beat of each.
         loops = tuple(Loop(digit, trips(digit)) for digit in emission)
         loops += tuple(Loop(digit, len(taken[digit])) for digit in packed)
-        write = _Draft(unit, "write", loops, len(domain), memory.write_to_token_cycles, work)
+        ii = turns(
+            pad.banking,
+            write_lanes(self.made, edge, source),
+            pad.tile_elems,
+            self.machine,
+            writes=True,
+        )
+        write = _Draft(unit, "write", loops, len(domain), memory.write_to_token_cycles, work, ii)
         self.drafts[unit] = write
         lanes = source.lanes if source.vector in source.emission else 1
         writer = copy_name(source_name, writer_copy)

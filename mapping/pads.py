@@ -17,7 +17,8 @@ from dataflow.streams.arrays import is_held
 from dataflow.streams.edge import Edge, StreamGraph, scatter
 from dataflow.streams.node import StreamNode
 from hwspecs import Machine
-from hwspecs.machine import DATA_BYTES
+from hwspecs.machine import DATA_BYTES, Banking
+from mapping.banks import banking_of, tile_copies
 from mapping.partition import Group, operand_wires
 
 Copy = Mapping[str, int]
@@ -45,6 +46,7 @@ class Pad:
     bytes: int
     cells: int
     ports: int
+    banking: Banking = "padded"
 
     @property
     def edge(self) -> Edge:
@@ -193,7 +195,7 @@ def _key(made: StreamGraph, edge: Edge, once: tuple) -> tuple:
         for d in edge.touch
         if target.copies(d) > 1
     )
-    return edge.source, edge.value, target.domain[: edge.common], edge.last, split
+    return edge.source, edge.value, target.domain[: edge.common], edge.last, split, edge.banking
 
 
 def _pads(
@@ -219,7 +221,8 @@ def _pads(
     depth = max(e.depth for e in edges)
     streams = _streams(made, groups, reach, edges)
     ports = sum(operand_wires(made.by_name[s[0].target], s[0])[0] for s in streams)
-    memory = machine.memory
+    memory, banking = machine.memory, banking_of(edge, machine)
+    held = depth * tile_copies(banking, machine)
     for copy in choices(shared):
         elems = _tile_elems(made, edge, modes)
         for part in choices(merged):
@@ -229,7 +232,7 @@ def _pads(
                 if all(c.get(d, 0) == i for d, i in part.items())
                 and all(slots(made, edge, c, copy, modes, d) for d in emission_of(made, edge))
             )
-            size = elems * DATA_BYTES[machine.data_type] * depth
+            size = elems * DATA_BYTES[machine.data_type] * held
             cells = max(
                 1,
                 -(-size // memory.capacity_bytes),
@@ -237,7 +240,9 @@ def _pads(
                 -(-len(writers) // memory.vector_in),
             )
             name = copy_name(base, {**copy, **part})
-            yield Pad(name, streams, copy, part, modes, writers, depth, elems, size, cells, ports)
+            yield Pad(
+                name, streams, copy, part, modes, writers, depth, elems, size, cells, ports, banking
+            )
 
 
 def slots(

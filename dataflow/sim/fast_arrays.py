@@ -12,9 +12,12 @@ from fractions import Fraction
 import numpy as np
 
 from dataflow.program import Access, Program, Tensor, Unit
+from dataflow.sim import fast_dram as dram
 from dataflow.sim import fast_kernel as kernel
-from dataflow.sim import fast_memory as memory
+from dataflow.sim import fast_tiles as tiles
 from dataflow.sim.account import BLOCKED, OFF_CHIP
+from dataflow.sim.fast_memory import AHEAD_BEATS
+from dataflow.sim.fast_rows import add_rows, dram_words
 from dataflow.sim.offchip import tensor_of
 from dataflow.sim.result import EngineError
 from dataflow.sim.timing_graph import PortPlan, TimingGraph, UnitPlan
@@ -37,12 +40,12 @@ class Layout:
             for place, unit in enumerate(program.units)
             if isinstance(unit.work, Access)
         ]
-        self.words: list[int] = [0] * memory.ALL_WORDS
+        self.words: list[int] = [0] * tiles.ALL_WORDS
         self.room = 0
         self.rooms: list[int] = []
         count = len(self.generated)
         self.units = self.rows(len(graph.units), kernel.UNIT_FIELDS)
-        self.generators = self.rows(count, memory.GENERATOR_FIELDS)
+        self.generators = self.rows(count, tiles.GENERATOR_FIELDS)
         self.channels = self.rows(len(graph.channels) + count, kernel.CHANNEL_FIELDS)
         queues = self.channels[len(graph.channels) :]
         self.queues = {
@@ -51,10 +54,13 @@ class Layout:
         self.add_channels()
         for place, plan in enumerate(graph.units):
             self.add_unit(plan, self.units[place], self.queues.get(place))
-        self.set(0, {memory.HEADS: self.add([kernel.NEVER] * count)})
+        self.set(0, {tiles.HEADS: self.add([kernel.NEVER] * count)})
         if count:
             self.set(0, chip_words(program))
-            self.set(0, {memory.FREE_AT: self.add([0] * (2 * self.words[memory.CHANNELS]))})
+            if program.machine.off_chip.dram:
+                add_rows(self, program.machine, count)
+            else:
+                self.set(0, {tiles.FREE_AT: self.add([0] * (2 * self.words[tiles.CHANNELS]))})
         for number, (place, unit, tensor) in enumerate(self.generated):
             self.add_generator(number, place, unit, tensor)
         self.add_worklist()
@@ -199,38 +205,39 @@ class Layout:
         firings = point_firings(unit)
         trips = [loop.trips for loop in unit.loops[: unit.points]]
         loops = self.add([word for trip in trips for word in (trip, 0)])
-        beats, flight = held_beats(unit), words[memory.OUTSTANDING] + 1
+        beats, flight = held_beats(unit), words[tiles.OUTSTANDING] + 1
         bursts = (beats if unit.kind == "store" else firings) * access.lanes + flight
         forms, factors, constant = self.add_forms(access, tensor)
         axes = self.add_axes(access, factors, loops)
         fields = {
-            memory.UNIT: self.units[place],
-            memory.QUEUE: self.queues[place],
-            memory.STORES: int(unit.kind == "store"),
-            memory.LOOPS: loops,
-            memory.POINTS: unit.points,
-            memory.FIRINGS: firings,
-            memory.AXES: axes,
-            memory.AXES_END: axes + max(1, len(access.order)) * memory.AXIS_FIELDS,
-            memory.FORMS: forms,
-            memory.FORMS_END: forms + len(access.index) * memory.FORM_FIELDS,
-            memory.CONSTANT: constant,
-            memory.BASE: tensor.base_bytes,
-            memory.ELEMENT: tensor.element_bytes,
-            memory.LANES: access.lanes,
-            memory.BEATS: beats,
-            memory.BURSTS: bursts,
-            memory.OLDEST: words[memory.HEADS] + number,
-            memory.LAST_BACK: -1,
+            tiles.UNIT: self.units[place],
+            tiles.QUEUE: self.queues[place],
+            tiles.STORES: int(unit.kind == "store"),
+            tiles.LOOPS: loops,
+            tiles.POINTS: unit.points,
+            tiles.FIRINGS: firings,
+            tiles.AXES: axes,
+            tiles.AXES_END: axes + max(1, len(access.order)) * tiles.AXIS_FIELDS,
+            tiles.FORMS: forms,
+            tiles.FORMS_END: forms + len(access.index) * tiles.FORM_FIELDS,
+            tiles.CONSTANT: constant,
+            tiles.BASE: tensor.base_bytes,
+            tiles.ELEMENT: tensor.element_bytes,
+            tiles.LANES: access.lanes,
+            tiles.BEATS: beats,
+            tiles.BURSTS: bursts,
+            tiles.OLDEST: words[tiles.HEADS] + number,
+            tiles.LAST_BACK: -1,
         }
         self.set(g, fields)
-        for ring, size in ((memory.NEEDS, beats), (memory.ENDS, beats), (memory.PLACES, bursts)):
+        for ring, size in ((tiles.NEEDS, beats), (tiles.ENDS, beats), (tiles.PLACES, bursts)):
             self.reserve(g + ring, size)
-        for ring in (memory.FREED, memory.REACH, memory.BACK):
+        rings = [tiles.FREED, tiles.REACH, tiles.BACK]
+        if words[dram.DRAM]:
+            rings += [tiles.BANK_OF, tiles.ROW_OF, tiles.NEXT]
+        for ring in rings:
             self.reserve(g + ring, flight)
-        self.set(
-            0, {memory.GENERATORS: self.generators[0], memory.GENERATORS_END: self.channels[0]}
-        )
+        self.set(0, {tiles.GENERATORS: self.generators[0], tiles.GENERATORS_END: self.channels[0]})
 
     def add_forms(self, access: Access, tensor: Tensor) -> tuple[int, dict[str, int], int]:
         """Add the forms of an index; return their place, and an element's offset: the factor of
@@ -254,13 +261,13 @@ class Layout:
             self.add_axis(walks[axis].extent, walks[axis].digits, loops) for axis in access.order
         ]
         for row, axis in zip(rows, access.order, strict=True):
-            row[0][memory.FACTOR] = factors[axis]
+            row[0][tiles.FACTOR] = factors[axis]
         rows = rows or [self.add_axis(1, (), loops)]
-        places = self.rows(len(rows), memory.AXIS_FIELDS)
+        places = self.rows(len(rows), tiles.AXIS_FIELDS)
         for a, (row, coords, scratch) in zip(places, rows, strict=True):
             self.set(a, row)
-            self.reserve(a + memory.COORDS, coords)
-            self.reserve(a + memory.SCRATCH, scratch)
+            self.reserve(a + tiles.COORDS, coords)
+            self.reserve(a + tiles.SCRATCH, scratch)
         return places[0]
 
     def add_axis(
@@ -283,11 +290,11 @@ class Layout:
             most, widest = most * max(1, ways), max(widest, ways)
         first = self.add(rows)
         fields = {
-            memory.EXTENT: extent,
-            memory.DIGITS: first,
-            memory.DIGITS_END: len(self.words),
-            memory.FACTOR: 0,
-            memory.MOVED_BY: moved_by,
+            tiles.EXTENT: extent,
+            tiles.DIGITS: first,
+            tiles.DIGITS_END: len(self.words),
+            tiles.FACTOR: 0,
+            tiles.MOVED_BY: moved_by,
         }
         return fields, most, widest
 
@@ -299,33 +306,39 @@ def point_firings(unit: Unit) -> int:
 
 def held_beats(unit: Unit) -> int:
     """Beats that a generator may hold at once, and one."""
-    return min(unit.firings, memory.AHEAD_BEATS + point_firings(unit)) + 1
+    return min(unit.firings, AHEAD_BEATS + point_firings(unit)) + 1
 
 
 def chip_words(program: Program) -> dict[int, int]:
     """The machine's numbers; times inside a channel are whole numbers of 1 / parts cycles."""
-    chip, generators = program.machine.off_chip, program.machine.generators
-    moved = chip.burst_bytes * Fraction(program.machine.clock_hz)
+    machine = program.machine
+    chip, generators = machine.off_chip, machine.generators
+    words = {
+        tiles.OUTSTANDING: generators.outstanding_requests,
+        tiles.GENERATOR_LATENCY: generators.latency_cycles,
+        tiles.LATENCY: chip.latency_cycles,
+        tiles.BURST: chip.burst_bytes,
+        tiles.INTERLEAVE: chip.interleave_bytes,
+        tiles.CHANNELS: chip.channels,
+        tiles.WINDOW: chip.latency_cycles + generators.latency_cycles,
+    }
+    if chip.dram:
+        return words | dram_words(machine, words[tiles.WINDOW])
+    moved = chip.burst_bytes * Fraction(machine.clock_hz)
     read, write = moved / Fraction(chip.read_bytes_per_s), moved / Fraction(chip.write_bytes_per_s)
     parts = math.lcm(read.denominator, write.denominator)
     if parts > _MOST_PARTS:
         raise EngineError(
-            f"{program.machine.name}: off_chip rates must make a burst's cycles fractions with a"
+            f"{machine.name}: off_chip rates must make a burst's cycles fractions with a"
             f" common denominator of at most {_MOST_PARTS}, got {parts}; round them or pass"
             " engine='simpy'"
         )
     read_cycles, read_parts = divmod(int(read * parts), parts)
     write_cycles, write_parts = divmod(int(write * parts), parts)
-    return {
-        memory.OUTSTANDING: generators.outstanding_requests,
-        memory.GENERATOR_LATENCY: generators.latency_cycles,
-        memory.LATENCY: chip.latency_cycles,
-        memory.BURST: chip.burst_bytes,
-        memory.INTERLEAVE: chip.interleave_bytes,
-        memory.PARTS: parts,
-        memory.READ_CYCLES: read_cycles,
-        memory.READ_PARTS: read_parts,
-        memory.WRITE_CYCLES: write_cycles,
-        memory.WRITE_PARTS: write_parts,
-        memory.CHANNELS: chip.channels,
+    return words | {
+        tiles.PARTS: parts,
+        tiles.READ_CYCLES: read_cycles,
+        tiles.READ_PARTS: read_parts,
+        tiles.WRITE_CYCLES: write_cycles,
+        tiles.WRITE_PARTS: write_parts,
     }

@@ -14,7 +14,15 @@ from pathlib import Path
 from numba import njit
 
 from dataflow.program import Program
-from dataflow.sim import account, fast_kernel, fast_memory, offchip, timing_graph
+from dataflow.sim import (
+    account,
+    fast_dram,
+    fast_kernel,
+    fast_memory,
+    fast_tiles,
+    offchip,
+    timing_graph,
+)
 from dataflow.sim.account import CAUSES
 from dataflow.sim.deadlock import Blocked, DeadlockError, judge
 from dataflow.sim.fast_arrays import Layout
@@ -46,7 +54,9 @@ from dataflow.sim.fast_kernel import (
     advance,
     pointer,
 )
-from dataflow.sim.fast_memory import FAULTY, run_generator, serve
+from dataflow.sim.fast_memory import run_generator, serve
+from dataflow.sim.fast_rows import row_counts
+from dataflow.sim.fast_tiles import FAULTY
 from dataflow.sim.interrupt import Progress, stop_on_signal
 from dataflow.sim.result import Interrupted, OffChip, Result
 from dataflow.sim.timing_graph import TimingGraph
@@ -82,7 +92,13 @@ def _compiled(stamp: int):
     return run
 
 
-_SOURCES = (fast_kernel.__file__, fast_memory.__file__, __file__)
+_SOURCES = (
+    fast_kernel.__file__,
+    fast_dram.__file__,
+    fast_tiles.__file__,
+    fast_memory.__file__,
+    __file__,
+)
 _run = _compiled(zlib.crc32(b"".join(Path(path).read_bytes() for path in _SOURCES)))
 
 
@@ -145,7 +161,7 @@ class Run:
     def _refuse(self, g: int) -> None:
         """Raise what the SimPy engine says about the tile in hand of a generator."""
         _, unit, tensor = self.layout.generated[self.layout.generators.index(g)]
-        loops = int(self.s[g + fast_memory.LOOPS])
+        loops = int(self.s[g + fast_tiles.LOOPS])
         counters = self.s[loops + 1 : loops + 2 * unit.points : 2].tolist()
         offchip.check_tile(unit, tensor, self.program.machine, counters)
         raise AssertionError(f"{unit.name}: a tile was refused that the rules allow")
@@ -158,7 +174,7 @@ class Run:
             for c, plan in zip(layout.channels, self.graph.channels, strict=False)
             if plan.carries
         ]
-        ends += [s[g + fast_memory.LAST_BACK] for g in layout.generators]
+        ends += [s[g + fast_tiles.LAST_BACK] for g in layout.generators]
         cycles = int(max(ends)) + 1
         gaps = [s[u + GAPS : u + GAPS + len(CAUSES)].tolist() for u in layout.units]
         rows = zip(self.graph.units, gaps, self._units(FIRED), strict=True)
@@ -200,13 +216,13 @@ class Run:
         s = self.s
         if not self.layout.generated:
             return OffChip()
-        reads, writes = int(s[fast_memory.READS]), int(s[fast_memory.WRITES])
-        burst = int(s[fast_memory.BURST])
+        reads, writes = int(s[fast_tiles.READS]), int(s[fast_tiles.WRITES])
+        burst = int(s[fast_tiles.BURST])
         useful = sum(
-            int(s[g + fast_memory.USEFUL] * s[g + fast_memory.ELEMENT])
+            int(s[g + fast_tiles.USEFUL] * s[g + fast_tiles.ELEMENT])
             for g in self.layout.generators
         )
-        return OffChip(reads * burst, writes * burst, reads + writes, useful)
+        return OffChip(reads * burst, writes * burst, reads + writes, useful, row_counts(s))
 
     def _deadlock(self) -> DeadlockError:
         """Say who waits for what, and find the capacity that would do."""

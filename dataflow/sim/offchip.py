@@ -1,54 +1,41 @@
 """Off-chip memory and the address generators that reach it.
 
-Modelled: memory channels, interleaved by address, each moving one burst at a time at its
-effective rate, first come first served in order of (cycle, declaration of the unit); a fixed
-latency; generators that issue one request a cycle, with a bounded number in flight. Left out:
-rows and banks, refresh, read-write turnarounds, and the order of reads after writes.
+Modelled: generators that issue one request a cycle, with a bounded number in flight, to memory
+channels interleaved by address; `memory.py` says when these serve a request. Left out: the order of
+reads after writes.
 
     request k of a load:  issue = max(issue of k-1 + 1, last use of burst k - outstanding + 1)
     beat of a load:       firing = max(firing rule, all its bursts back, in order)
     beat of a store:      firing = max(firing rule, acknowledgement of the burst that lies
                           `outstanding` before the last one it completes)
     request k of a store: issue = max(issue of k-1 + 1, firing of the burst's last beat)
-    both:                 start = max(issue + generator latency, memory channel free)
-                          back = ceil(start + burst / rate) + off-chip latency
+    both:                 reach = issue + generator latency
 
 A tile's beats walk the value's axes as `Access.order` says; neighbouring elements of one burst
 share a request within a tile. Elements outside the tensor move nothing.
-
-The memory decides late: it serves a request only when no earlier one can still come. With every
-process waiting and t the first request not served, nothing is back before t + 1 + latency, so
-all requests that reach memory up to t + latency + generator latency are known; these are served
-together.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from operator import itemgetter
-from typing import Any
 
 import numpy as np
 from simpy import Environment, Event
-from simpy.events import EventPriority
 
 from dataflow.errors import did_you_mean
 from dataflow.program import Access, Program, Tensor, Unit
 from dataflow.sim.account import OFF_CHIP
 from dataflow.sim.channel import Channel
 from dataflow.sim.coordinates import Coordinates, Walker, elements
+from dataflow.sim.memory import Memory
 from dataflow.sim.timing_graph import ProgramError
 from hwspecs import Machine
 
 _AHEAD_BEATS = 4096
-_LATE = EventPriority(2)
-"""SimPy priority after every other event of a cycle."""
 
 
 @dataclass(frozen=True)
@@ -148,77 +135,6 @@ class MemoryQueue(Channel):
         self.read = self.written = 0
 
 
-class Late(Event):
-    """An event after all others of its cycle."""
-
-    def __init__(self, env: Environment, delay: int = 0):
-        super().__init__(env)
-        self._ok = True
-        self._value = None
-        env.schedule(self, priority=_LATE, delay=delay)
-
-
-class Memory:
-    """All off-chip channels, and the counts of what they moved."""
-
-    def __init__(self, env: Environment, machine: Machine):
-        chip = machine.off_chip
-        clock, burst = Fraction(machine.clock_hz), chip.burst_bytes
-        read = burst * clock / Fraction(chip.read_bytes_per_s)
-        write = burst * clock / Fraction(chip.write_bytes_per_s)
-        self.env = env
-        # times inside a channel are whole numbers of 1 / parts cycles: no rounding drifts
-        self.parts = math.lcm(read.denominator, write.denominator)
-        self.read_parts = int(read * self.parts)
-        self.write_parts = int(write * self.parts)
-        self.free = [0] * chip.channels
-        self.burst_bytes = burst
-        self.interleave_bytes = chip.interleave_bytes
-        self.latency_cycles = chip.latency_cycles
-        self.window_cycles = chip.latency_cycles + machine.generators.latency_cycles
-        self.pending: list[tuple[int, int, int, Any]] = []
-        self.idle: Event | None = None
-        self.reads = self.writes = 0
-
-    def submit(self, cycle: int, place: int, address: int, generator: AddressGenerator) -> None:
-        """Take a request that reaches memory at `cycle`; `place` orders those of one cycle."""
-        self.pending.append((cycle, place, address, generator))
-        if self.idle is not None:
-            idle, self.idle = self.idle, None
-            idle.succeed()
-
-    def run(self) -> Generator[Event, None, None]:
-        """The process: wait until all that can be known is, then serve up to the horizon."""
-        while True:
-            if not self.pending:
-                self.idle = self.env.event()
-                yield self.idle
-            yield Late(self.env)
-            self.pending.sort(key=itemgetter(0, 1))
-            first = self.pending[0][0]
-            if first > self.env.now:
-                yield Late(self.env, first - int(self.env.now))
-            horizon = first + self.window_cycles
-            count = bisect_right(self.pending, horizon, key=itemgetter(0))
-            batch, self.pending = self.pending[:count], self.pending[count:]
-            self._serve(batch)
-
-    def _serve(self, batch: Sequence[tuple[int, int, int, AddressGenerator]]) -> None:
-        parts, free = self.parts, self.free
-        for cycle, _, address, generator in batch:
-            place = address // self.interleave_bytes % len(free)
-            start = max(free[place], cycle * parts)
-            if generator.writes:
-                free[place] = end = start + self.write_parts
-                self.writes += 1
-            else:
-                free[place] = end = start + self.read_parts
-                self.reads += 1
-            generator.back(-(-end // parts) + self.latency_cycles)
-        for generator in dict.fromkeys(request[3] for request in batch):
-            generator.wake()
-
-
 class AddressGenerator:
     """What a load and a store generator have in common: points, requests, the issue port."""
 
@@ -243,6 +159,7 @@ class AddressGenerator:
         self.queue = MemoryQueue(f"{unit.name}.memory")
         self.next_issue = 0
         self.last_back = -1
+        self.known_back = 0
         self.useful_elems = 0
         self.firings = math.prod(loop.trips for loop in unit.loops[unit.points :])
         self.tiles: dict[tuple[int, ...], tuple[Coordinates, Requests]] = {}
@@ -297,7 +214,7 @@ class LoadGenerator(AddressGenerator):
         self.slots = deque([0] * self.outstanding)
         self.needs: deque[int] = deque()
         self.ends: deque[int] = deque()
-        self.used = self.served = 0
+        self.used = 0
         asked = 0
         for tile in self.points():
             self.needs.extend(asked + need for need in tile.needs)
@@ -328,12 +245,12 @@ class LoadGenerator(AddressGenerator):
     def back(self, cycle: int) -> None:
         """Beats are handed over in order, so a burst that overtook another waits for it."""
         self.last_back = max(self.last_back, cycle)
-        self.served += 1
+        self.known_back += 1
         self._hand_over()
 
     def _hand_over(self) -> bool:
         handed = False
-        while self.needs and self.needs[0] <= self.served:
+        while self.needs and self.needs[0] <= self.known_back:
             self.needs.popleft()
             self.queue.arrivals.append(max(0, self.last_back))
             handed = True
@@ -388,6 +305,7 @@ class StoreGenerator(AddressGenerator):
     def back(self, cycle: int) -> None:
         """Acknowledgements count in the order of the requests."""
         self.last_back = max(self.last_back, cycle)
+        self.known_back += 1
         self.acknowledged.append(self.last_back)
         self._allow()
 

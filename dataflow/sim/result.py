@@ -11,13 +11,33 @@ from dataflow.sim.account import Account
 
 
 @dataclass(frozen=True)
+class DramCounts:
+    """What the banks of one memory channel did.
+
+    row_hits: bursts whose row was open; row_misses: whose bank had none open, as after a refresh;
+    row_conflicts: whose bank had another row open. refresh_cycles: those of the refreshes made
+    until the last burst, in which no row was open, rounded down.
+    """
+
+    row_hits: int
+    row_misses: int
+    row_conflicts: int
+    refreshes: int
+    refresh_cycles: int
+
+
+@dataclass(frozen=True)
 class OffChip:
-    """Traffic with off-chip memory: whole bursts moved, and the bytes of them that were wanted."""
+    """Traffic with off-chip memory: whole bursts moved, and the bytes of them that were wanted.
+
+    channels: what each channel's banks did, where the machine describes its DRAM.
+    """
 
     read_bytes: int = 0
     write_bytes: int = 0
     requests: int = 0
     useful_bytes: int = 0
+    channels: tuple[DramCounts, ...] = ()
 
 
 @dataclass(frozen=True)

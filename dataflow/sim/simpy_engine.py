@@ -24,10 +24,10 @@ from dataflow.sim.coordinates import Walker
 from dataflow.sim.deadlock import Blocked, DeadlockError, judge
 from dataflow.sim.firing import Gate, Running, fire_many, fire_once, move, ready, wait
 from dataflow.sim.interrupt import Progress, stop_on_signal
+from dataflow.sim.memory import DramMemory, Memory
 from dataflow.sim.offchip import (
     AddressGenerator,
     LoadGenerator,
-    Memory,
     StoreGenerator,
     tensor_of,
 )
@@ -95,7 +95,8 @@ class Run:
                 continue
             machine = self.program.machine
             if self.memory is None:
-                self.memory = Memory(self.env, machine)
+                make = DramMemory if machine.off_chip.dram else Memory
+                self.memory = make(self.env, machine)
             kind = StoreGenerator if unit.kind == "store" else LoadGenerator
             tensor = tensor_of(self.program, unit)
             found[unit.name] = kind(
@@ -255,6 +256,7 @@ class Run:
             write_bytes=memory.writes * memory.burst_bytes,
             requests=memory.reads + memory.writes,
             useful_bytes=useful,
+            channels=memory.counts(),
         )
 
 

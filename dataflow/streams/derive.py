@@ -162,6 +162,7 @@ def _chosen(
         kind=plan.locality or edge.kind,
         depth=plan.depth or 0,
         why="by the schedule" if plan.depth else "",
+        banking=plan.banking,
     )
 
 
@@ -205,6 +206,9 @@ def _settle(
         faults.append(schedule.fault(path, f"must be scratchpad, got fifo; {why}"))
     off_chip = source.kind == "load"
     kind = edge.kind or ("fifo" if streams_ and not off_chip else "scratchpad")
+    if edge.banking and kind == "fifo":
+        path = ("channels", edge.name, "banking")
+        faults.append(schedule.fault(path, f"must be left out for a FIFO, got {edge.banking}"))
     return replace(edge, kind=kind)
 
 

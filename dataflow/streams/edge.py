@@ -10,6 +10,7 @@ from dataflow.nodes import Graph
 from dataflow.schedule import Schedule
 from dataflow.streams.digits import Digits
 from dataflow.streams.node import StreamNode
+from hwspecs.machine import Banking
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Edge:
     the previous or the last point. touch: loops of the target that choose among its elements.
     common: how many leading domain loops of the target stand still while a tile is used. depth:
     beats held (FIFO, 0 for an ordinary one) or tiles (scratchpad); why: where that comes from.
+    banking: how tiles lie in the banks of the scratchpad, where the schedule says.
     """
 
     source: str
@@ -33,6 +35,7 @@ class Edge:
     mapped: bool = False
     depth: int = 0
     why: str = ""
+    banking: Banking | None = None
 
     @property
     def name(self) -> str:
@@ -152,6 +155,7 @@ def _edge_text(made: StreamGraph, edge: Edge) -> str:
     place = edge.kind
     if edge.kind == "scratchpad":
         place += f" of {edge.depth} x {made.tile_elems(edge)} elements"
+        place += f", {edge.banking}" if edge.banking else ""
     elif edge.depth:
         place += f" of {edge.depth} beats"
     text = f"{edge.value} in a {place}, read {made.reuse(edge)}x"

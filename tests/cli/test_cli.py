@@ -93,7 +93,7 @@ def test_faults_of_a_machine_file_have_line_and_column(tileloom, tmp_path) -> No
 
 
 def test_version_names_the_model_version(tileloom) -> None:
-    assert "model version 1" in tileloom("--version").out
+    assert "model version 2" in tileloom("--version").out
 
 
 def test_help_is_quick() -> None:

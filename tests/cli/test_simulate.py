@@ -152,7 +152,7 @@ def test_map_as_json_places_every_unit(tileloom) -> None:
     [
         (("kernel: gemm", "kernel: softmax"), "kernel must be gemm"),
         (("machine: tiny", "machine: plasticine"), "machine must be tiny"),
-        (("model_version: '1'", "model_version: '0'"), "model_version must be 1"),
+        (("model_version: '2'", "model_version: '0'"), "model_version must be 2"),
         (("placement:", "placment:"), "did you mean placement?"),
     ],
 )

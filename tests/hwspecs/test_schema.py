@@ -40,7 +40,7 @@ def _walk(value: object, node: dict, top: dict) -> None:
         for key, part in value.items():
             _walk(part, node["properties"][key], top)
     elif isinstance(value, str):
-        assert node["type"] == "string"
+        assert node.get("type", "string") == "string"
         assert re.search(node.get("pattern", ""), value)
         assert value in node.get("enum", [value])
     elif isinstance(value, int):

@@ -37,8 +37,9 @@ def test_bound_of_gemm_512_on_plasticine_is_off_chip():
     assert found.parts["off_chip"] == 61440
     # 512 products and 511 additions an element: 512 x 512 x 1023 / (64 x 16 x 6) = 43648
     assert found.parts["compute"] == 43648
-    # generator 8 + memory 33 twice, the load's cycle 1, two channels of 2, the unit 6
-    assert found.parts["latency"] == 2 * (8 + 33) + 1 + 2 * 2 + 6
+    # a load: generator 8, CL 13.75 + burst 5 = 18.75 ns, memory 1; a store: 8, CWL 10 + 5, 1;
+    # the load's cycle 1, two channels of 2, the unit 6
+    assert found.parts["latency"] == (8 + 18 + 1) + (8 + 15 + 1) + 1 + 2 * 2 + 6
     assert found.parts["recurrence"] == 0
     assert (found.cycles, found.by) == (61440, "off_chip")
 

@@ -38,13 +38,7 @@ def test_more_off_chip_bandwidth_is_no_slower() -> None:
     graph = build("outer_product")
     schedule = default_schedule(graph, machine)
     slow = machine.off_chip
-    fast = slow.model_copy(
-        update={
-            "peak_bytes_per_s": 2 * slow.peak_bytes_per_s,
-            "read_bytes_per_s": 2 * slow.read_bytes_per_s,
-            "write_bytes_per_s": 2 * slow.write_bytes_per_s,
-        }
-    )
+    fast = slow.faster(2)
     cycles = [
         simulate(
             map_graph(graph, machine.model_copy(update={"off_chip": each}), schedule).program,
