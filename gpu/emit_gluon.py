@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 
 from gpu.emit_gluon_boxes import swizzle
 from gpu.emit_gluon_layout import Layout, Ring, buffer, laid_out, shared_bytes
-from gpu.emit_gluon_text import TYPES, Consumer, longest_first
+from gpu.emit_gluon_text import Consumer, longest_first
+from gpu.emit_gluon_tiles import TYPES
 from gpu.emit_triton import Argument, Text, pointer
 from gpu.plan import Kernel, Load, Plan, Store
 

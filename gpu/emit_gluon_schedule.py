@@ -46,18 +46,27 @@ def gluon_schedule(graph: Graph, precision: str = "bf16") -> GpuSchedule:
 def _candidates(start: GpuSchedule) -> Iterator[GpuSchedule]:
     """Two warp groups before one, deep rings before shallow ones."""
     last = start.kernels[-1]
-    for kernel in (*_doubled(last), last):
+    for kernel in (*_doubled(last), last, *_raised(last)):
         for stages in range(max(LEAST_STAGES, last.stages), LEAST_STAGES - 1, -1):
             changed = kernel.model_copy(update={"stages": stages})
             yield start.model_copy(update={"kernels": (*start.kernels[:-1], changed)})
 
 
 def _doubled(kernel: KernelSchedule) -> list[KernelSchedule]:
-    """The rows of one warp group doubled for two."""
+    """The rows of one warp group, or of less than one, made those of two."""
     rows = [
-        axis for axis, tile in kernel.tile.items() if tile == GROUP_ROWS and axis in kernel.grid
+        axis for axis, tile in kernel.tile.items() if tile <= GROUP_ROWS and axis in kernel.grid
     ]
     if kernel.warps != GROUP_WARPS or len(rows) != 1 or len(kernel.tile) != 1:
         return []
     change = {"tile": {**kernel.tile, rows[0]: 2 * GROUP_ROWS}, "warps": 2 * GROUP_WARPS}
     return [kernel.model_copy(update=change)]
+
+
+def _raised(kernel: KernelSchedule) -> list[KernelSchedule]:
+    """Sides too short for a warp group, as small sizes have them, made long enough for one."""
+    short = [axis for axis in kernel.grid if 1 < kernel.tile.get(axis, 1) < GROUP_ROWS]
+    if not short:
+        return []
+    tile = {**kernel.tile, **dict.fromkeys(short, GROUP_ROWS)}
+    return [kernel.model_copy(update={"tile": tile, "warps": GROUP_WARPS})]
