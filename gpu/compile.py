@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dataflow.nodes import Graph
-from gpu.emit_triton import ITEM_BYTES, Argument
+from gpu.blocks import Argument
 from gpu.emitters import Launch, Printed, printed, shared_layout
 from gpu.lower import lower
 from gpu.module import GpuError, load
-from gpu.plan import Plan
+from gpu.plan import ITEM_BYTES, Plan
 from gpu.schedule import GpuSchedule
 
 POINTER = {

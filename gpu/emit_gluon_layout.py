@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dataflow.index import Affine
+from gpu.blocks import descriptor
 from gpu.emit_gluon_boxes import Box, box_of, swizzle
 from gpu.emit_gluon_stages import Stages, stages
 from gpu.emit_gluon_turn import turned
-from gpu.emit_triton import descriptor
 from gpu.module import GpuError
 from gpu.orders import operands
 from gpu.plan import (

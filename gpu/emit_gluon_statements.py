@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from gpu.emit_gluon_flights import Flights
 from gpu.emit_gluon_layout import Layout
 from gpu.emit_gluon_tiles import TYPES
-from gpu.emit_triton import FUNCTIONS as TRITON_FUNCTIONS
-from gpu.emit_triton import LOG2_E, REDUCTIONS, number
 from gpu.module import GpuError
 from gpu.orders import operands
 from gpu.plan import (
@@ -25,6 +23,8 @@ from gpu.plan import (
     Store,
     Value,
 )
+from gpu.triton_words import FUNCTIONS as TRITON_FUNCTIONS
+from gpu.triton_words import LOG2_E, REDUCTIONS, number
 
 FUNCTIONS = {
     **{name: text.replace("tl.", "gl.") for name, text in TRITON_FUNCTIONS.items()},

@@ -12,9 +12,10 @@ from gpu.emit_gluon_layout import Layout
 from gpu.emit_gluon_stages import early, made
 from gpu.emit_gluon_statements import Statements
 from gpu.emit_gluon_tiles import Pass, step_name
-from gpu.emit_triton import Text, number
+from gpu.emit_triton import Text
 from gpu.orders import operands
 from gpu.plan import Dot, Load, Loop, Statement, Value
+from gpu.triton_words import number
 
 
 class Consumer(Statements):

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dataflow.index import Affine
+from gpu.blocks import pointer
 from gpu.emit_gluon_layout import Layout
 from gpu.emit_gluon_stages import made
-from gpu.emit_triton import Text, pointer
+from gpu.emit_triton import Text
 from gpu.orders import operands
 from gpu.plan import Cast, Dot, Loop, Map, Mask, Permute, Reduce, Value
 

@@ -10,13 +10,12 @@ the whole program (its place in the grid, the loops' steps) and a part over the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from dataflow.index import Affine
+from gpu.blocks import arguments, block_of, descriptor, pointer
 from gpu.orders import operands
 from gpu.plan import (
-    ITEM_BYTES,
     Barrier,
     Bound,
     Cast,
@@ -35,60 +34,27 @@ from gpu.plan import (
     Reduce,
     Statement,
     Store,
-    Tensor,
     Value,
 )
-
-TYPES = {
-    "fp32": "tl.float32",
-    "fp16": "tl.float16",
-    "bf16": "tl.bfloat16",
-    "fp8e4m3": "tl.float8e4nv",
-    "fp8e5m2": "tl.float8e5",
-    "int32": "tl.int32",
-}
+from gpu.triton_forms import Forms
+from gpu.triton_words import (
+    DOT_PRECISION,
+    FUNCTIONS,
+    LOG2_E,
+    REDUCTIONS,
+    TYPES,
+    lane_of,
+    number,
+    program_of,
+    step_of,
+    subscript,
+)
 
 HEAD = '''"""Generated from the graph {name} at {precision}: change the graph or the schedule."""
 
 import triton
 import triton.language as tl
 '''
-
-LOG2_E = 1 / math.log(2)
-
-FUNCTIONS = {
-    "add": "{0} + {1}",
-    "sub": "{0} - {1}",
-    "mul": "{0} * {1}",
-    "div": "{0} / {1}",
-    "max": "tl.maximum({0}, {1})",
-    "min": "tl.minimum({0}, {1})",
-    "neg": "-{0}",
-    "abs": "tl.abs({0})",
-    "exp": "tl.exp({0})",
-    "exp2": "tl.exp2({0})",
-    "log": "tl.log({0})",
-    "log2": "tl.log2({0})",
-    "tanh": "2.0 * tl.sigmoid(2.0 * {0}) - 1.0",
-    "sigmoid": "tl.sigmoid({0})",
-    "erf": "tl.erf({0})",
-    "cos": "tl.cos({0})",
-    "sin": "tl.sin({0})",
-    "relu": "tl.maximum({0}, 0.0)",
-    "sqrt": "tl.sqrt({0})",
-    "rsqrt": "tl.rsqrt({0})",
-    "reciprocal": "1.0 / {0}",
-    "square": "{0} * {0}",
-    "lt": "({0} < {1}).to(tl.float32)",
-    "le": "({0} <= {1}).to(tl.float32)",
-    "gt": "({0} > {1}).to(tl.float32)",
-    "ge": "({0} >= {1}).to(tl.float32)",
-    "eq": "({0} == {1}).to(tl.float32)",
-    "logical_and": "(({0} != 0) & ({1} != 0)).to(tl.float32)",
-    "where": "tl.where({0} != 0, {1}, {2})",
-    "identity": "{0}",
-}
-"""Triton's text for each row of `dataflow.ops.MAPS`."""
 
 HELPERS = {
     "_nearest_tf32": """@triton.jit
@@ -118,22 +84,6 @@ _tanh keeps fp32's relative error near 0 (polynomial of Cephes' tanhf), where 2 
 cancels; 16-bit types do without. _nearest_bf16: see `source`.
 """
 
-REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
-DOT_PRECISION = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"'}
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One parameter: the tensor, and the block of its descriptor (None: a plain pointer).
-
-    view_shape: the shape in which a descriptor sees the tensor.
-    """
-
-    name: str
-    tensor: str
-    block: tuple[int, ...] | None = None
-    view_shape: tuple[int, ...] = ()
-
 
 def source(plan: Plan, interpreted: bool = False) -> str:
     """Return the text of a module that holds all kernels of `plan`.
@@ -148,80 +98,13 @@ def source(plan: Plan, interpreted: bool = False) -> str:
     return "\n\n".join([head, *helpers, *functions])
 
 
-def arguments(plan: Plan, kernel: Kernel) -> tuple[Argument, ...]:
-    """Return what each parameter of the kernel's function is, in order.
-
-    A tensor that the kernel reaches through the copy engine has a parameter for each block that is
-    moved; one that some access reaches otherwise has a pointer.
-    """
-    found: dict[str, dict[tuple[int, ...] | None, None]] = {name: {} for name in kernel.args}
-    for statement in kernel.statements():
-        if isinstance(statement, Load | Store):
-            found[statement.tensor][block_of(plan.tensors, kernel, statement)] = None
-        elif isinstance(statement, Publish | Fetch | Barrier):
-            found[statement.tensor][None] = None
-    return tuple(
-        Argument(pointer(name) if block is None else descriptor(name, block), name, block)
-        for name, blocks in found.items()
-        for block in sorted(blocks, key=lambda block: block or ())
-    )
-
-
-def block_of(
-    tensors: Mapping[str, Tensor], kernel: Kernel, access: Load | Store
-) -> tuple[int, ...] | None:
-    """The block that the copy engine moves for an access, None where it cannot or shall not.
-
-    It moves boxes: every lane axis lies along one dimension, point by point. What lies outside the
-    tensor it reads as 0 and does not write. Rows are of 16 bytes at least, sides at most 256 (CUDA
-    programming guide, tensor maps). Only loads inside loops, and stores: with a tile of 128 x 128
-    that was moved in before a loop over blocks of 128 x 128, code of Triton 3.6 gave wrong values
-    on an H200, with a barrier before the loop too.
-    """
-    tile = access.out if isinstance(access, Load) else access.arg
-    if not kernel.descriptors or not tile.axes or (isinstance(access, Load) and access.fill != 0.0):
-        return None
-    if isinstance(access, Load) and access in kernel.body:
-        return None
-    shape = tensors[access.tensor].shape
-    item = ITEM_BYTES[tensors[access.tensor].type]
-    block: list[int] = []
-    met: list[str] = []
-    for form in access.index:
-        lanes = [axis for axis in form.symbols() if kernel.axes[axis].tile > 1]
-        if len(lanes) > 1 or any(form.coefficient(axis) != 1 for axis in lanes):
-            return None
-        met += lanes
-        block.append(kernel.axes[lanes[0]].tile if lanes else 1)
-    inside = {g for f, size in zip(access.index, shape, strict=True) for g in (f, size - 1 - f)}
-    fits = sorted(met) == sorted(tile.axes) and set(access.guards) <= inside
-    rows = math.prod(shape[-1:]) * item % 16 == 0 and block[-1] * item >= 16
-    return tuple(block) if fits and rows and max(block) <= 256 and len(block) <= 5 else None
-
-
-def descriptor(tensor: str, block: tuple[int, ...]) -> str:
-    """The name of the parameter through which blocks of a tensor are moved."""
-    sides = "x".join(str(side) for side in block if side > 1)
-    return f"{tensor.replace('.', '_')}_{sides}"
-
-
-def pointer(tensor: str) -> str:
-    """The name of a tensor's parameter."""
-    return f"{tensor.replace('.', '_')}_ptr"
-
-
-class Text:
+class Text(Forms):
     """The lines of one kernel."""
 
     def __init__(self, plan: Plan, kernel: Kernel, interpreted: bool):
+        super().__init__(plan, kernel)
         self.interpreted = interpreted
         self.exact = plan.precision in ("fp32", "tf32")
-        self.plan = plan
-        self.tensors: Mapping[str, Tensor] = plan.tensors
-        self.kernel = kernel
-        self.axes = kernel.axes
-        self.lines: list[str] = []
-        self.depth = 1
         self.defined = {s.out.name: s for s in kernel.statements() if isinstance(s, Map)}
         self.uses: dict[str, int] = {}
         for statement in kernel.statements():
@@ -240,10 +123,6 @@ class Text:
         self._body(self.kernel.body)
         return "\n".join(["@triton.jit", f"def {self.kernel.name}({names}):", *self.lines]) + "\n"
 
-    def put(self, text: str) -> None:
-        """Add a line."""
-        self.lines.append("    " * self.depth + text)
-
     # --- where a program is -------------------------------------------------------------------
 
     def _programs(self) -> None:
@@ -257,7 +136,7 @@ class Text:
         for place, axis in enumerate(grid):
             last = place == len(grid) - 1
             count = self.axes[axis].grid
-            self.put(f"{_program(axis)} = program{'' if last else f' % {count}'}")
+            self.put(f"{program_of(axis)} = program{'' if last else f' % {count}'}")
             if not last:
                 self.put(f"program = program // {count}")
 
@@ -270,8 +149,8 @@ class Text:
         self.put(f"first = inside // {size * columns} * {size}")
         self.put(f"members = tl.minimum({rows} - first, {size})")
         self.put(f"inside = inside % {size * columns}")
-        self.put(f"{_program(axis)} = first + inside % members")
-        self.put(f"{_program(other)} = inside // members")
+        self.put(f"{program_of(axis)} = first + inside % members")
+        self.put(f"{program_of(other)} = inside // members")
         rest = [a for a in grid if a not in (axis, other)]
         if rest:
             self.put(f"program = program // {rows * columns}")
@@ -280,7 +159,7 @@ class Text:
     def _lanes(self) -> None:
         for axis, plan in self.axes.items():
             if plan.tile > 1 and self._used(axis):
-                self.put(f"{_lane(axis)} = tl.arange(0, {plan.tile})")
+                self.put(f"{lane_of(axis)} = tl.arange(0, {plan.tile})")
 
     def _used(self, axis: str) -> bool:
         for statement in self.kernel.statements():
@@ -367,15 +246,15 @@ class Text:
             self._range(loop, "0", stop, loop.free)
             return
         if stop != str(steps):
-            self.put(f"{_step(loop.axis)}_stop = {stop}")
-            stop = f"{_step(loop.axis)}_stop"
-        self.put(f"{_step(loop.axis)}_free = tl.minimum({free}, {stop})")
-        self._range(loop, "0", f"{_step(loop.axis)}_free", loop.free)
-        self._range(loop, f"{_step(loop.axis)}_free", stop, ())
+            self.put(f"{step_of(loop.axis)}_stop = {stop}")
+            stop = f"{step_of(loop.axis)}_stop"
+        self.put(f"{step_of(loop.axis)}_free = tl.minimum({free}, {stop})")
+        self._range(loop, "0", f"{step_of(loop.axis)}_free", loop.free)
+        self._range(loop, f"{step_of(loop.axis)}_free", stop, ())
 
     def _range(self, loop: Loop, start: str, stop: str, free: tuple[str, ...]) -> None:
         stages = f", num_stages={loop.stages}" if any(_loads(loop)) else ""
-        self.put(f"for {_step(loop.axis)} in tl.range({start}, {stop}{stages}):")
+        self.put(f"for {step_of(loop.axis)} in tl.range({start}, {stop}{stages}):")
         self.depth += 1
         self._body(loop.body, free)
         for carried in loop.carried:
@@ -431,7 +310,7 @@ class Text:
         self.put(f"tl.store({address}, {store.arg.name}{mask})")
 
     def _publish(self, publish: Publish) -> None:
-        step = _step(publish.loop)
+        step = step_of(publish.loop)
         size = math.prod(self.tensors[publish.tensor].shape[1:])
         shape = self.tensors[publish.tensor].shape[1:]
         base = f"{pointer(publish.tensor)} + {step} % 2 * {size}"
@@ -444,7 +323,7 @@ class Text:
     def _barrier(self, barrier: Barrier) -> None:
         """Arrive, then wait until as many have arrived as there are programs times steps."""
         counter = pointer(barrier.tensor)
-        wanted = f"({_step(barrier.loop)} + 1) * {self.kernel.programs}"
+        wanted = f"({step_of(barrier.loop)} + 1) * {self.kernel.programs}"
         self.put("tl.debug_barrier()")
         self.put(f'tl.atomic_add({counter}, 1, sem="release", scope="gpu")')
         # one thread of a program polls; a load would be done by all of them, and takes longer
@@ -454,7 +333,7 @@ class Text:
         self.put("tl.debug_barrier()")
 
     def _fetch(self, fetch: Fetch) -> None:
-        step = _step(fetch.loop)
+        step = step_of(fetch.loop)
         shape = self.tensors[fetch.tensor].shape[1:]
         base = f"{pointer(fetch.tensor)} + ({step} + 1) % 2 * {math.prod(shape)}"
         address = self.address(fetch.tensor, fetch.index, fetch.out.axes, base, shape)
@@ -526,141 +405,7 @@ class Text:
         """An operand with a dimension for each of `axes`."""
         if not isinstance(operand, Value):
             return number(operand)
-        return operand.name + _expand(operand.axes, axes)
-
-    # --- forms --------------------------------------------------------------------------------
-
-    def coordinate(self, axis: str) -> tuple[str, str]:
-        """The coordinate of an axis: one number a program and step, and what a lane adds."""
-        plan = self.axes[axis]
-        parts = []
-        if plan.grid > 1 and plan.loop > 1:
-            parts.append(f"({_program(axis)} * {plan.loop} + {_step(axis)})")
-        elif plan.grid > 1:
-            parts.append(_program(axis))
-        elif plan.loop > 1 or axis in self._loops():
-            parts.append(_step(axis))
-        base = f"{parts[0]} * {plan.stride}" if parts and plan.stride > 1 else "".join(parts)
-        return base, _lane(axis) if plan.tile > 1 else ""
-
-    def _loops(self) -> set[str]:
-        return {s.axis for s in self.kernel.statements() if isinstance(s, Loop)}
-
-    def form(self, form: Affine, axes: tuple[str, ...]) -> str:
-        """A form of the axes, with a dimension for each of `axes`."""
-        scalar, lanes = self.parts(form, axes)
-        if not scalar and not lanes:
-            return "0"
-        if not lanes or not scalar:
-            return scalar or lanes
-        return f"({scalar}) + ({lanes})"
-
-    def first(self, form: Affine) -> str:
-        """A form at the first lane of every axis."""
-        terms = [(c, base) for axis, c in form.terms if (base := self.coordinate(axis)[0])]
-        return _sum([*terms, *([(form.constant, "")] if form.constant else [])]) or "0"
-
-    def parts(self, form: Affine, axes: tuple[str, ...]) -> tuple[str, str]:
-        """The program's part of a form and the lanes' part."""
-        scalar: list[tuple[int, str]] = []
-        lanes: list[tuple[int, str]] = []
-        for axis, coefficient in form.terms:
-            base, lane = self.coordinate(axis)
-            if base:
-                scalar.append((coefficient, base))
-            if lane:
-                lanes.append((coefficient, lane + _expand((axis,), axes)))
-        return self.first(form) if scalar or form.constant else "", _sum(lanes)
-
-    def address(
-        self,
-        tensor: str,
-        index: Sequence[Affine],
-        axes: tuple[str, ...],
-        base: str = "",
-        shape: tuple[int, ...] | None = None,
-    ) -> str:
-        """A pointer, or a tile of pointers, into a row-major tensor."""
-        shape = self.tensors[tensor].shape if shape is None else shape
-        offset = Affine()
-        stride = 1
-        for form, size in reversed(list(zip(index, shape, strict=True))):
-            offset = offset + form * stride
-            stride *= size
-        scalar, lanes = self.parts(offset, axes)
-        if scalar and stride >= 2**31 and not scalar.isdigit():
-            scalar = self.wide(offset)
-        parts = [base or pointer(tensor)]
-        parts += [f"({text})" for text in (scalar, lanes) if text]
-        if any(not offset.coefficient(axis) for axis in axes):
-            parts.append(self.flat(axes))
-        return " + ".join(parts)
-
-    def wide(self, offset: Affine) -> str:
-        """The program's part of an offset in 64 bits."""
-        terms = []
-        for axis, coefficient in offset.terms:
-            base, _ = self.coordinate(axis)
-            if base:
-                terms.append((coefficient, f"({base}).to(tl.int64)"))
-        if offset.constant:
-            terms.append((offset.constant, ""))
-        return _sum(terms)
-
-    def condition(self, forms: Sequence[Affine], axes: tuple[str, ...]) -> str:
-        """Where every form is >= 0, over `axes`; see `flat` for what the whole program shares."""
-        checks = []
-        for form in forms:
-            scalar, lanes = self.parts(form, axes)
-            lanes = lanes or self.flat(axes)
-            parts = [text for text in (scalar, lanes) if text]
-            checks.append(f"({' + '.join(f'({text})' for text in parts)} >= 0)")
-        return " & ".join(checks)
-
-    def flat(self, axes: tuple[str, ...]) -> str:
-        """A tile of zeros: the interpreter takes no mask that is partly one number."""
-        return f"tl.zeros({self.shape(axes)}, tl.int32)" if axes else ""
-
-    def shape(self, axes: Sequence[str]) -> str:
-        """The shape of a tile as text."""
-        sizes = [str(self.axes[axis].tile) for axis in axes]
-        return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
-
-
-def number(value: float) -> str:
-    """A literal."""
-    if math.isinf(value):
-        return f'float("{"-" if value < 0 else ""}inf")'
-    return repr(float(value))
-
-
-def _sum(terms: Sequence[tuple[int, str]]) -> str:
-    text = ""
-    for coefficient, name in terms:
-        size = abs(coefficient)
-        body = str(size) if not name else name if size == 1 else f"{name} * {size}"
-        sign = "-" if coefficient < 0 else "+"
-        text += f" {sign} {body}" if text else (f"-{body}" if coefficient < 0 else body)
-    return text
-
-
-def _expand(axes: tuple[str, ...], wanted: tuple[str, ...]) -> str:
-    """The subscript that gives a tile over `axes` a dimension for each of `wanted`."""
-    if axes == wanted or not axes:
-        return ""
-    return f"[{', '.join(':' if axis in axes else 'None' for axis in wanted)}]"
-
-
-def _program(axis: str) -> str:
-    return f"{axis.replace('.', '_')}_program"
-
-
-def _step(axis: str) -> str:
-    return f"{axis.replace('.', '_')}_step"
-
-
-def _lane(axis: str) -> str:
-    return f"{axis.replace('.', '_')}_lane"
+        return operand.name + subscript(operand.axes, axes)
 
 
 def _loads(loop: Loop) -> list[bool]:

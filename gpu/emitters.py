@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu import emit_gluon, emit_triton
-from gpu.emit_triton import Argument
+from gpu.blocks import Argument
 from gpu.module import GpuError
 from gpu.plan import Kernel, Plan
 

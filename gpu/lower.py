@@ -37,8 +37,8 @@ from gpu.plan import (
 )
 from gpu.schedule import GpuSchedule, GpuScheduleError, KernelSchedule
 from gpu.scopes import Nest, cone
+from gpu.tile_draft import Scope, Store_
 from gpu.tiles import Kernel as TileKernel
-from gpu.tiles import Scope, Store_
 
 OUTPUT_TYPE = {**MEMORY_TYPE, "fp8": "bf16"}
 
