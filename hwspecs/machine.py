@@ -19,6 +19,7 @@ from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_
 
 from hwspecs.dram import Dram, by_name, resolve
 from hwspecs.errors import GIVEN, RuleError
+from hwspecs.network import Network
 from hwspecs.spec import (
     Beats,
     Bytes,
@@ -232,22 +233,6 @@ class Memory(Spec):
         if info.data.get("capacity_bytes", 0) % banks:
             raise RuleError(f"a divisor of the capacity, {info.data['capacity_bytes']} B")
         return banks
-
-
-class Network(Spec):
-    """How beats travel between units."""
-
-    kind: Literal["ideal", "static"]
-    """ideal: a wire for every channel. static: routes over links, one channel a link."""
-    topology: Literal["mesh"] = "mesh"
-    channel_cycles: Cycles
-    """Latency of a channel before any hop."""
-    credit_cycles: Cycles
-    """From a pop to the free slot seen by the writer."""
-    hop_cycles: Cycles = 1
-    vector_links: Count = 1
-    """Vector links a direction between neighbouring switches; ignored by an ideal network."""
-    scalar_links: Count = 1
 
 
 class Generators(Spec):

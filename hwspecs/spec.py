@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from hwspecs import units
 from hwspecs.errors import RuleError
 
-_UNIT_ENDING = re.compile(r"_(hz|bytes_per_s|bytes|cycles|beats|ps)$")
+_UNIT_ENDING = re.compile(r"_(hz|bytes_per_s|bytes|cycles|beats|flits|ps)$")
 
 
 def key(attribute: str) -> str:
@@ -49,6 +49,7 @@ Bytes = Annotated[int, _quantity(units.SIZE), _text_schema(units.SIZE)]
 BytesPerSecond = Annotated[float, _quantity(units.RATE), _text_schema(units.RATE)]
 Cycles = Annotated[int, _quantity(units.DURATION), _text_schema(units.DURATION)]
 Beats = Annotated[int, _quantity(units.DEPTH), _text_schema(units.DEPTH)]
+Flits = Annotated[int, _quantity(units.FLITS), _text_schema(units.FLITS)]
 Picoseconds = Annotated[int, _quantity(units.TIME), _text_schema(units.TIME)]
 Count = Annotated[int, Field(strict=True, ge=1, le=65536)]
 Width = Annotated[int, Field(strict=True, ge=1, le=1024)]

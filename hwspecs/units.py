@@ -67,6 +67,9 @@ TIME = Quantity(
 DEPTH = Quantity(
     "a whole number of beats", "16 beats", {"beats": 1, "beat": 1}, maximum=10**6, whole=True
 )
+FLITS = Quantity(
+    "a whole number of flits", "8 flits", {"flits": 1, "flit": 1}, maximum=10**6, whole=True
+)
 
 
 def parse(text: object, quantity: Quantity) -> int | float:

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dataflow import network_plan
 from dataflow.graph import Graph, Node, Output, live
 from dataflow.index import Affine
 from dataflow.ops import contracted, elements_of
@@ -312,7 +313,8 @@ def program_bound(program: Program) -> Bound:
 
     Parts: "compute", "scratchpad" and "generator", each its busiest unit: firings are at least an
     initiation interval apart; "off_chip": the bytes that load and store units move, each time they
-    move them, at the peak rate.
+    move them, at the peak rate; "links", where packets share them: the flits that cross the busiest
+    link, which takes one a cycle.
     """
     kinds = {"compute": "compute", "write": "scratchpad", "read": "scratchpad"}
     kinds |= {"load": "generator", "store": "generator"}
@@ -331,6 +333,9 @@ def program_bound(program: Program) -> Bound:
         if isinstance(unit.work, Access)
     )
     parts["off_chip"] = _at_peak(moved_bytes, program.machine)
+    shared = network_plan.plan(program)
+    if shared is not None:
+        parts["links"] = max(network_plan.link_flits(program, shared))
     by = max(parts, key=parts.__getitem__)
     return Bound(parts[by], by, parts, busiest.get(by, ""))
 

@@ -5,7 +5,8 @@ scalar links in each direction between neighbours; a route reserves its links fo
 never wait for each other. A channel's latency = its own + hops x hop latency, plus the hops from
 cell to cell of a unit or scratchpad that is a chain of several. Left out: buffers in switches,
 and control (tile tokens and credits of scratchpads), whose single-bit wires are taken as plentiful;
-an address generator has a link of its own to the switch beside it.
+an address generator has a link of its own to the switch beside it. A dynamic network reserves
+nothing: routes run along the row and then the column, and links are shared as packets come.
 
 A value that one unit sends to several readers is one *net*: a tree that takes a link once, whether
 every reader takes every beat or the beats are dealt out to them in turn.
@@ -22,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from dataflow import network_plan
 from dataflow.program import Channel, Port, Program, Site
 from hwspecs import Machine
 from mapping.errors import MappingError, shortage
@@ -64,14 +66,17 @@ def route(program: Program) -> Program:
     A route lists the sites it passes, ends included; `<name>#2` is the wire from the second to the
     third cell of a chain, `<name>#-2` the one back, which a scratchpad with several writers has.
     A channel that a scratchpad of its own name holds starts there; `<name>#in` leads to it.
-    Channels inside one block have no route. On an ideal network every channel
-    has its own wire: nothing changes. Raises MappingError naming the fullest link, how many links
-    were wanted there and how many there are.
+    Channels inside one block have no route. On an ideal network every channel has its own wire:
+    nothing changes. On a dynamic one nothing is reserved, every route runs along the row and then
+    the column, and what the hops of data channels cost is left to the run. Raises MappingError
+    naming the fullest link, how many links were wanted there and how many there are.
     """
     if program.machine.network.kind == "ideal":
         return dataclasses.replace(program, routes={})
     found = nets(program)
-    trees = _negotiate(program, found)
+    shared = program.machine.network.kind == "dynamic"
+    columns = program.machine.grid.columns
+    trees = [straight(net, columns) for net in found] if shared else _negotiate(program, found)
     routes = {
         name: path
         for net, tree in zip(found, trees, strict=True)
@@ -81,7 +86,9 @@ def route(program: Program) -> Program:
     hop_cycles = program.machine.network.hop_cycles
     channels = []
     for channel in program.channels:
-        hops = inside.get(channel.name, 0) + len(routes.get(channel.name, ((0, 0),))) - 1
+        hops = inside.get(channel.name, 0)
+        if not (shared and channel.kind == "data"):
+            hops += len(routes.get(channel.name, ((0, 0),))) - 1
         latency = channel.latency_cycles + hops * hop_cycles
         channels.append(dataclasses.replace(channel, latency_cycles=latency))
     ordered = {name: routes[name] for name in (c.name for c in channels) if name in routes}
@@ -163,7 +170,7 @@ def _hops_inside(program: Program, routes: Mapping[str, tuple[Site, ...]]) -> di
             back = [f"{source.block}#-{i + 1}" for i in range(source.leave, end)]
             ways = [[routes[name] for name in names if name in routes] for names in (ahead, back)]
             hops[channel.name] = max(sum(len(path) - 1 for path in way) for way in ways)
-            if f"{channel.name}#in" in routes:
+            if f"{channel.name}#in" in routes and program.machine.network.kind != "dynamic":
                 held = [f"{channel.name}#{i}" for i in range(1, len(program.sites[channel.name]))]
                 way = [routes[name] for name in (f"{channel.name}#in", *held)]
                 hops[channel.name] += sum(len(path) - 1 for path in way)
@@ -205,8 +212,11 @@ def short_channels(program: Program) -> tuple[ShortChannel, ...]:
             for name in port.channels:
                 period[name] = max(period.get(name, 1), unit.ii_cycles * _spacing(port, trips))
     short = []
-    for channel in program.channels:
+    shared = network_plan.plan(program)
+    for place, channel in enumerate(program.channels):
         flight = units[channel.writer].latency_cycles + channel.latency_cycles
+        if shared is not None and place in shared.first_legs:
+            flight += shared.flight_cycles(shared.first_legs[place])
         needed = -(-(flight + channel.credit_cycles) // period.get(channel.name, 1))
         if channel.kind == "data" and channel.capacity < needed:
             short.append(ShortChannel(channel.name, channel.capacity, needed))
@@ -269,6 +279,14 @@ def _paths(net: Net, tree: Tree) -> dict[str, tuple[Site, ...]]:
     return paths
 
 
+def straight(net: Net, columns: int) -> Tree:
+    """Return the tree of a net each of whose sinks is reached along the row and then the column."""
+    tree: Tree = {}
+    for sink in net.sinks.values():
+        tree.update((b, a) for a, b in _links(row_then_column(net.source, sink, columns)))
+    return tree
+
+
 def _negotiate(program: Program, found: tuple[Net, ...]) -> list[Tree]:
     """A tree for each net such that no link is overfull; MappingError where none was found."""
     machine = program.machine
@@ -276,12 +294,9 @@ def _negotiate(program: Program, found: tuple[Net, ...]) -> list[Tree]:
     trees: list[Tree] = []
     links = {kind: _Links(machine, limit) for kind, limit in limits(machine).items()}
     for net in found:
-        tree: Tree = {}
-        for sink in net.sinks.values():
-            tree.update((b, a) for a, b in _links(row_then_column(net.source, sink, columns)))
-        trees.append(tree)
+        trees.append(straight(net, columns))
         if net.kind in links:
-            links[net.kind].charge(tree, net.wires)
+            links[net.kind].charge(trees[-1], net.wires)
     for kind, table in links.items():
         _check_ends(program, found, kind)
         _relieve(found, trees, kind, table)

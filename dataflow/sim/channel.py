@@ -24,12 +24,16 @@ from dataflow.sim.account import BLOCKED, WAITING
 
 _TRIM_TOKENS = 4096
 
+Times = list[int] | range
+
 
 class Channel:
     """One channel of a run.
 
     `arrivals[read:]` are the times of tokens not popped yet, `credits[written:]` those of free
-    slots; what lies before is kept only until `settle` has found the high-water mark.
+    slots; what lies before is kept only until `settle` has found the high-water mark. `sent` are
+    the times at which tokens would have arrived over a wire: `arrivals` itself, unless they cross a
+    network that channels share, where `late_by` says how late others made each.
     """
 
     __slots__ = (
@@ -39,12 +43,14 @@ class Channel:
         "credits",
         "initial",
         "last_arrival",
+        "late_by",
         "latency_cycles",
         "name",
         "peak",
         "read",
         "reader_event",
         "room_charge",
+        "sent",
         "token_charge",
         "writer_event",
         "written",
@@ -68,6 +74,8 @@ class Channel:
         self.token_charge = token_charge
         self.room_charge = room_charge
         self.arrivals = [0] * initial
+        self.sent = self.arrivals
+        self.late_by: list[int] | None = None
         self.credits = [0] * (capacity - initial)
         self.read = 0
         self.written = 0
@@ -79,7 +87,7 @@ class Channel:
     @property
     def fill(self) -> int:
         """Tokens pushed and not popped, those in flight included."""
-        return len(self.arrivals) - self.read
+        return len(self.sent) - self.read
 
     def wait_token(self, env: Environment) -> Event:
         """Return the event of the next push."""
@@ -90,6 +98,16 @@ class Channel:
         """Return the event of the next pop."""
         self.writer_event = event = env.event()
         return event
+
+    def push(self, times: Times) -> None:
+        """Push a token at each of `times`."""
+        self.written += len(times)
+        self.arrivals += later(times, self.latency_cycles)
+
+    def pop(self, times: Times) -> None:
+        """Pop a token at each of `times`."""
+        self.read += len(times)
+        self.credits += later(times, self.credit_cycles)
 
     def pushed(self) -> None:
         """Wake a reader that waits for a token."""
@@ -122,14 +140,24 @@ class Channel:
             return
         self.last_arrival = max(self.last_arrival, self.arrivals[count - 1])
         if count > start:
-            times = np.asarray(self.arrivals[start:count]) - self.latency_cycles
+            times = np.asarray(self.sent[start:count]) - self.latency_cycles
             known = bisect_right(self.credits, times[-1])
             back = np.searchsorted(np.asarray(self.credits[:known]), times, side="right")
             taken = self.capacity + 1 + np.arange(len(times)) - back
             self.peak = max(self.peak, int(taken.max()))
         gone = min(self.initial, popped)
         del self.arrivals[:popped]
+        if self.late_by is not None:
+            del self.sent[:popped]
+            del self.late_by[:popped]
         del self.credits[: popped - gone]
         self.written -= popped - gone
         self.initial -= gone
         self.read = 0
+
+
+def later(times: Times, delay: int) -> Times:
+    """Return `times`, each `delay` later."""
+    if isinstance(times, range):
+        return range(times.start + delay, times.stop + delay, times.step)
+    return [at + delay for at in times]

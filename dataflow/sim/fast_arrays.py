@@ -9,14 +9,15 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-
+from dataflow import network_plan
 from dataflow.program import Access, Program, Tensor, Unit
 from dataflow.sim import fast_dram as dram
 from dataflow.sim import fast_kernel as kernel
+from dataflow.sim import fast_network as network
 from dataflow.sim import fast_tiles as tiles
 from dataflow.sim.account import BLOCKED, OFF_CHIP
 from dataflow.sim.fast_memory import AHEAD_BEATS
+from dataflow.sim.fast_network_arrays import Words, add_network
 from dataflow.sim.fast_rows import add_rows, dram_words
 from dataflow.sim.offchip import tensor_of
 from dataflow.sim.result import EngineError
@@ -25,7 +26,7 @@ from dataflow.sim.timing_graph import PortPlan, TimingGraph, UnitPlan
 _MOST_PARTS = 1 << 62
 
 
-class Layout:
+class Layout(Words):
     """Where things lie, and the array before cycle 0.
 
     units, channels: places of rows, in the graph's order. generated: for each load and store its
@@ -40,9 +41,7 @@ class Layout:
             for place, unit in enumerate(program.units)
             if isinstance(unit.work, Access)
         ]
-        self.words: list[int] = [0] * tiles.ALL_WORDS
-        self.room = 0
-        self.rooms: list[int] = []
+        super().__init__(tiles.ALL_WORDS)
         count = len(self.generated)
         self.units = self.rows(len(graph.units), kernel.UNIT_FIELDS)
         self.generators = self.rows(count, tiles.GENERATOR_FIELDS)
@@ -63,39 +62,39 @@ class Layout:
                 self.set(0, {tiles.FREE_AT: self.add([0] * (2 * self.words[tiles.CHANNELS]))})
         for number, (place, unit, tensor) in enumerate(self.generated):
             self.add_generator(number, place, unit, tensor)
+        self.set(0, {kernel.ASK_LIMIT: kernel.NEVER})
+        shared = network_plan.plan(program)
+        if shared is not None:
+            self.add_shared(shared)
         self.add_worklist()
 
-    def array(self) -> np.ndarray:
-        """Return the array: all words, then room for the rings (which costs nothing until used)."""
-        size = len(self.words)
-        for place in self.rooms:
-            self.words[place] += size
-        self.rooms.clear()
-        s = np.zeros(size + self.room, np.int64)
-        s[:size] = self.words
-        return s
-
-    def add(self, values: Sequence[int]) -> int:
-        """Append words; return their place."""
-        place = len(self.words)
-        self.words += values
-        return place
-
-    def rows(self, count: int, fields: int) -> list[int]:
-        """Append rows of zeros; return their places."""
-        first = self.add([0] * (count * fields))
-        return list(range(first, len(self.words), fields))
-
-    def set(self, row: int, fields: dict[int, int]) -> None:
-        """Set fields of a row, or words where it is 0."""
-        for field, value in fields.items():
-            self.words[row + field] = value
-
-    def reserve(self, place: int, size: int) -> None:
-        """Let the word at `place` point to `size` words of room."""
-        self.words[place] = self.room
-        self.rooms.append(place)
-        self.room += size
+    def add_shared(self, plan: network_plan.NetworkPlan) -> None:
+        """Add the network that channels share, and what these know of it."""
+        sizes = [1] * len(plan.legs)
+        crossed: list[tuple[int, int]] = []  # a leg and its channel's row
+        for place, first in plan.first_legs.items():
+            leg = first
+            while leg >= 0:
+                crossed.append((leg, self.channels[place]))
+                sizes[leg] = self.words[self.channels[place] + kernel.CAPACITY]
+                leg = plan.legs[leg].following
+        rows = add_network(self, plan, sizes)
+        firsts = set(plan.first_legs.values())
+        for leg, c in crossed:
+            row, initial = rows.legs[leg], self.words[c + kernel.INITIAL]
+            counts = (network.SENT_COUNT, network.ENTERED, network.DELIVERED)
+            self.set(row, dict.fromkeys(counts, initial))
+            if plan.legs[leg].following < 0:
+                self.words[row + network.CHANNEL_ROW] = c
+                self.share(row + network.OUT, c + kernel.ARRIVALS)
+            if leg in firsts:
+                self.words[row + network.KNOWN_AT] = c + kernel.WRITTEN
+                self.set(c, {kernel.LEG: row, kernel.FLIGHT: plan.flight_cycles(leg)})
+                self.reserve(c + kernel.SENT, sizes[leg])
+                self.share(row + network.SET_OUT, c + kernel.SENT)
+        least = min(self.words[c + kernel.LATENCY] for _, c in crossed)
+        self.words[rows.network + network.LEAST_CYCLES] = least
+        self.words[kernel.SHARED] = rows.network
 
     def add_channels(self) -> None:
         """Fill the rows of channels, the queues to generators last."""
@@ -138,6 +137,7 @@ class Layout:
         """Give a channel its room."""
         self.words[c + kernel.CAPACITY] = capacity
         self.reserve(c + kernel.ARRIVALS, capacity)
+        self.share(c + kernel.SENT, c + kernel.ARRIVALS)
         self.reserve(c + kernel.CREDITS, capacity)
 
     def add_unit(self, plan: UnitPlan, u: int, queue: int | None) -> None:

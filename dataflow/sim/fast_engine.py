@@ -19,6 +19,7 @@ from dataflow.sim import (
     fast_dram,
     fast_kernel,
     fast_memory,
+    fast_network,
     fast_tiles,
     offchip,
     timing_graph,
@@ -27,7 +28,7 @@ from dataflow.sim.account import CAUSES
 from dataflow.sim.deadlock import Blocked, DeadlockError, judge
 from dataflow.sim.fast_arrays import Layout
 from dataflow.sim.fast_kernel import (
-    ARRIVALS,
+    ASK_LIMIT,
     BUDGET,
     CAPACITY,
     CREDITS,
@@ -46,22 +47,46 @@ from dataflow.sim.fast_kernel import (
     NEVER,
     PEAK,
     READ,
+    SENT,
+    SHARED,
     TAIL,
     TOTAL,
     WORKLIST,
     WORKLIST_END,
     WRITTEN,
     advance,
+    jit,
     pointer,
 )
-from dataflow.sim.fast_memory import run_generator, serve
+from dataflow.sim.fast_memory import first_cycle, run_generator, serve
+from dataflow.sim.fast_network import CLOCK, run_network
 from dataflow.sim.fast_rows import row_counts
-from dataflow.sim.fast_tiles import FAULTY
+from dataflow.sim.fast_tiles import FAULTY, GENERATOR_LATENCY, WINDOW
 from dataflow.sim.interrupt import Progress, stop_on_signal
 from dataflow.sim.result import Interrupted, OffChip, Result
 from dataflow.sim.timing_graph import TimingGraph
 
 _PROGRESS_FIRINGS = 1 << 16
+
+
+@jit
+def share(s):
+    """Let the network or memory decide, whichever must first; False where nothing is asked for.
+
+    With all units waiting, the network's next cycle is before any arrival, and what that makes a
+    unit ask for reaches memory a generator's latency later: up to then memory knows all requests.
+    Nothing is back from memory before its first cycle + window - generator latency + 1.
+    """
+    n = s[SHARED]
+    first = first_cycle(s)
+    s[ASK_LIMIT] = s[n + CLOCK] + s[GENERATOR_LATENCY]
+    if first <= s[ASK_LIMIT]:
+        return serve(s)
+    bound = first if first == NEVER else first + s[WINDOW] - s[GENERATOR_LATENCY]
+    if run_network(s, n, bound):
+        return True
+    s[ASK_LIMIT] = NEVER
+    return serve(s)
 
 
 def _compiled(stamp: int):
@@ -85,7 +110,7 @@ def _compiled(stamp: int):
                     run_generator(s, member)
                 if s[FAULTY] or s[TOTAL] >= s[BUDGET]:
                     return False
-            if not serve(s):
+            if not (share(s) if s[SHARED] else serve(s)):
                 return True
         return True
 
@@ -97,6 +122,7 @@ _SOURCES = (
     fast_dram.__file__,
     fast_tiles.__file__,
     fast_memory.__file__,
+    fast_network.__file__,
     __file__,
 )
 _run = _compiled(zlib.crc32(b"".join(Path(path).read_bytes() for path in _SOURCES)))
@@ -205,7 +231,7 @@ class Run:
         if written == row[INITIAL]:
             return row[INITIAL]
         for number in range(max(read, row[INITIAL]), written):
-            pushed = self.s[row[ARRIVALS] + number % capacity] - row[LATENCY]
+            pushed = self.s[row[SENT] + number % capacity] - row[LATENCY]
             while number >= peak and (
                 number - peak >= read or self.s[row[CREDITS] + (number - peak) % capacity] > pushed
             ):

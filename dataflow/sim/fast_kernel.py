@@ -20,13 +20,17 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from dataflow.sim.account import NETWORK
+
 CHUNK = 1024
 """Most firings worked out at once."""
 NEVER = int(np.iinfo(np.int64).max)
 
 # words at the start of `s`
 TOTAL, BUDGET, HEAD, TAIL, WORKLIST, WORKLIST_END, MAX_CYCLES, CUT, TIMES = range(9)
-WORDS = 9
+# the network that channels share (0: none), the last cycle up to which memory knows all requests
+SHARED, ASK_LIMIT = 9, 10
+WORDS = 11
 
 # a unit or generator: what it waits for (2 * channel, + 1 for a token; 0 for nothing), which it is
 LACKS, IS_UNIT = range(2)
@@ -39,10 +43,13 @@ UNIT_FIELDS = 25
 LEVEL, LATE, LINKS, LASTS, LASTS_END, SELECTS, SELECTS_END, ROLE, CHANNEL = range(9)
 PORT_FIELDS = 9
 SELECT_FIELDS = 4
-# a channel; READ and WRITTEN count pops and pushes, initial tokens included
+# a channel; READ and WRITTEN count pops and pushes, initial tokens included; SENT is the ring of
+# times at which tokens set out, ARRIVALS itself but for a channel over a shared network: LEG is
+# then its first leg, HIDDEN the tokens on their way, FLIGHT the cycles of one that meets no other
 ARRIVALS, CREDITS, CAPACITY, READ, WRITTEN, READ_AT, WRITE_AT, LATENCY, CREDIT = range(9)
 TOKEN_CHARGE, ROOM_CHARGE, READER, WRITER, PEAK, LAST_ARRIVAL, INITIAL, IS_QUEUE = range(9, 17)
-CHANNEL_FIELDS = 17
+SENT, LEG, HIDDEN, FLIGHT = range(17, 21)
+CHANNEL_FIELDS = 21
 
 # what a port does within one turn of the innermost loop
 UNUSED, EVERY, HELD, HELD_POPPED, LAST_POPPED, LAST_PUSHED = range(6)
@@ -133,6 +140,8 @@ def known(s, u, left):
         there = s[c + WRITTEN] - s[c + READ]
         if p >= outputs:
             there = s[c + CAPACITY] - there
+        else:
+            there -= s[c + HIDDEN]
         if role == EVERY:
             count = min(count, there)
         elif there == 0:
@@ -155,14 +164,17 @@ def note_lack(s, u, left):
                 if look == 2 and there == s[c + CAPACITY]:
                     s[u + LACKS] = 2 * c
                     return
-            elif there == 0 and look == (role == HELD or (role == HELD_POPPED and left > 1)):
+            elif there == s[c + HIDDEN] and look == (
+                role == HELD or (role == HELD_POPPED and left > 1)
+            ):
                 s[u + LACKS] = 2 * c + 1
                 return
 
 
 @jit
-def charge(s, u, place, count, ending, at):
-    """What the gap before firing `place` of a chunk is charged to: the first of those last."""
+def charge(s, u, place, count, ending, at, gap):
+    """Charge the gap before firing `place` of a chunk to the first of those that came last, at
+    `at`; of a token's wait, what shared links made it late is charged to them."""
     outputs = s[u + OUTPUTS]
     for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
         role = s[p + ROLE]
@@ -182,10 +194,15 @@ def charge(s, u, place, count, ending, at):
                 slot -= s[c + CAPACITY]
         if p < outputs:
             if s[s[c + ARRIVALS] + slot] == at:
-                return s[c + TOKEN_CHARGE]
+                if s[c + LEG]:
+                    late = min(gap, at - s[s[c + SENT] + slot] - s[c + FLIGHT])
+                    s[u + GAPS + NETWORK] += late
+                    gap -= late
+                s[u + GAPS + s[c + TOKEN_CHARGE]] += gap
+                return
         elif s[s[c + CREDITS] + slot] == at:
-            return s[c + ROOM_CHARGE]
-    return 0
+            s[u + GAPS + s[c + ROOM_CHARGE]] += gap
+            return
 
 
 @inlined
@@ -243,7 +260,7 @@ def raise_peak(s, c, number, pushed):
 @inlined
 def pop(s, c, start, count):
     """Pop `count` tokens at the times noted from `start` on."""
-    arrivals, credits, capacity = s[c + ARRIVALS], s[c + CREDITS], s[c + CAPACITY]
+    sent, credits, capacity = s[c + SENT], s[c + CREDITS], s[c + CAPACITY]
     credit, latency, is_queue = s[c + CREDIT], s[c + LATENCY], s[c + IS_QUEUE]
     at = s[c + READ_AT]
     # a push had no more than `peak` slots taken where the pop `peak` before it was back
@@ -251,7 +268,7 @@ def pop(s, c, start, count):
     if back < 0:
         back += capacity
     for i in range(start, start + count):
-        pushed = s[arrivals + at] - latency
+        pushed = s[sent + at] - latency
         if pushed < s[credits + back] and not is_queue:
             back = raise_peak(s, c, s[c + READ] + i - start, pushed)
         s[credits + at] = s[i] + credit
@@ -267,7 +284,7 @@ def pop(s, c, start, count):
 def push(s, c, start, count):
     """Push `count` tokens at the times noted from `start` on."""
     latency = s[c + LATENCY]
-    ring = s[c + ARRIVALS]
+    ring = s[c + SENT]
     at, end = ring + s[c + WRITE_AT], ring + s[c + CAPACITY]
     for i in range(start, start + count):
         s[at] = s[i] + latency
@@ -276,6 +293,9 @@ def push(s, c, start, count):
             at = ring
     s[c + WRITE_AT] = at - ring
     s[c + WRITTEN] += count
+    if s[c + LEG]:
+        s[c + HIDDEN] += count  # until the network delivers them
+        return
     s[c + LAST_ARRIVAL] = s[start + count - 1] + latency
     if s[s[c + READER] + LACKS] == 2 * c + 1:
         enqueue(s, s[c + READER])
@@ -296,7 +316,7 @@ def fire(s, u, count, left):
         for i in range(first, last + 1):
             at = s[i]
             if at > free:
-                s[u + GAPS + charge(s, u, i - first, count, ending, at)] += at - free
+                charge(s, u, i - first, count, ending, at, at - free)
                 free = at
             s[i] = free
             free += ii
@@ -308,7 +328,7 @@ def fire(s, u, count, left):
             at = extra_time(s, u, i == first, ending and i == last)
             if at > free:
                 place = 0 if i == first else count - 1
-                s[u + GAPS + charge(s, u, place, count, ending, at)] += at - free
+                charge(s, u, place, count, ending, at, at - free)
                 free = at
             s[i] = free
             free += ii

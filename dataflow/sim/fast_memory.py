@@ -34,6 +34,7 @@ from dataflow.sim.fast_dram import (
 )
 from dataflow.sim.fast_kernel import (
     ARRIVALS,
+    ASK_LIMIT,
     CAPACITY,
     CREDITS,
     LACKS,
@@ -195,15 +196,22 @@ def take_back(s, g):
 
 
 @jit
-def serve_turns(s):
-    """Take the turns of all channels up to the horizon; False without any."""
-    first, end = NEVER, s[FREE_AT] + s[CHANNELS] * ROW_FIELDS
-    for d in range(s[FREE_AT], end, ROW_FIELDS):
+def first_turn(s):
+    """The first turn of any channel; NEVER where none is pending."""
+    first = NEVER
+    for d in range(s[FREE_AT], s[FREE_AT] + s[CHANNELS] * ROW_FIELDS, ROW_FIELDS):
         if s[d + PENDING]:
             first = min(first, next_turn(s, d))
+    return first
+
+
+@jit
+def serve_turns(s):
+    """Take the turns of all channels up to the horizon; False without any."""
+    first, end = first_turn(s), s[FREE_AT] + s[CHANNELS] * ROW_FIELDS
     if first == NEVER:
         return False
-    before = (first // s[PARTS] + s[WINDOW] + 1) * s[PARTS]
+    before = (min(first // s[PARTS] + s[WINDOW], s[ASK_LIMIT]) + 1) * s[PARTS]
     for d in range(s[FREE_AT], end, ROW_FIELDS):
         while s[d + PENDING]:
             at = next_turn(s, d)
@@ -340,7 +348,7 @@ def serve_requests(s):
     first = next_head(s)
     if first == 0:
         return False
-    horizon = s[s[first + OLDEST]] + s[WINDOW]
+    horizon = min(s[s[first + OLDEST]] + s[WINDOW], s[ASK_LIMIT])
     while first > 0 and s[s[first + OLDEST]] <= horizon:
         serve_one(s, first)
         first = next_head(s)
@@ -359,3 +367,13 @@ def serve(s):
             hand_over(s, g)
         wake(s, g)
     return True
+
+
+@jit
+def first_cycle(s):
+    """The first cycle in which memory has something to decide; NEVER where it has nothing."""
+    if s[DRAM]:
+        first = first_turn(s)
+        return first // s[PARTS] if first != NEVER else NEVER
+    first = next_head(s)
+    return s[s[first + OLDEST]] if first else NEVER

@@ -15,11 +15,9 @@ from typing import Any
 from simpy import Environment, Event
 
 from dataflow.sim import account
-from dataflow.sim.channel import Channel
+from dataflow.sim.channel import Channel, Times
 from dataflow.sim.offchip import AddressGenerator
 from dataflow.sim.timing_graph import Action, UnitPlan
-
-Times = list[int] | range
 
 
 class Gate:
@@ -91,17 +89,18 @@ def wait(unit: Running, env: Environment) -> Event:
 def fire_once(gate: Gate, unit: Running) -> int:
     """Return the time of one firing; the first of a run, where held tokens may be late."""
     at = free_at = unit.free_at
-    charge = 0
+    charge, late = 0, 0
     for channel, _ in gate.needs:
         arrival = channel.arrivals[channel.read]
         if arrival > at:
             at, charge = arrival, channel.token_charge
+            late = channel.late_by[channel.read] if channel.late_by else 0
     for channel in gate.pushes:
         credit = channel.credits[channel.written]
         if credit > at:
-            at, charge = credit, channel.room_charge
+            at, charge, late = credit, channel.room_charge, 0
     if at > free_at:
-        unit.gaps[charge] += at - free_at
+        _charge(unit.gaps, at - free_at, charge, late)
     unit.free_at = at + unit.plan.ii_cycles
     return at
 
@@ -124,9 +123,10 @@ def fire_many(gate: Gate, unit: Running, count: int, ii_cycles: int) -> Times:
     latest = columns[0] if len(columns) == 1 else map(max, *columns)
     for place, at in enumerate(latest):
         if at > free_at:
-            for column, charge in zip(columns, charges, strict=True):
+            for number, column in enumerate(columns):
                 if column[place] == at:
-                    gaps[charge] += at - free_at
+                    late = _late_by(gate, number, place + 1)
+                    _charge(gaps, at - free_at, charges[number], late)
                     break
             free_at = at
         times.append(free_at)
@@ -135,23 +135,30 @@ def fire_many(gate: Gate, unit: Running, count: int, ii_cycles: int) -> Times:
     return times
 
 
+def _charge(gaps: list[int], gap: int, charge: int, late: int) -> None:
+    """Charge a gap; of a token's wait, the `late` cycles that others of its links made it late go
+    to the network."""
+    late = min(gap, late)
+    gaps[account.NETWORK] += late
+    gaps[charge] += gap - late
+
+
+def _late_by(gate: Gate, number: int, place: int) -> int:
+    """How late others made the token that a pop takes `place` tokens on; `number` counts pops and
+    then pushes, for which it is 0."""
+    if number >= len(gate.pops):
+        return 0
+    channel = gate.pops[number]
+    return channel.late_by[channel.read + place] if channel.late_by else 0
+
+
 def move(gate: Gate, times: Times) -> None:
     """Pop and push at `times`, and wake who waited for it."""
-    count = len(times)
     for channel in gate.pops:
-        channel.read += count
-        channel.credits += _later(times, channel.credit_cycles)
+        channel.pop(times)
     for channel in gate.pushes:
-        channel.written += count
-        channel.arrivals += _later(times, channel.latency_cycles)
+        channel.push(times)
     for channel in gate.pops:
         channel.popped()
     for channel in gate.pushes:
         channel.pushed()
-
-
-def _later(times: Times, delay: int) -> Times:
-    """`times`, each `delay` later."""
-    if isinstance(times, range):
-        return range(times.start + delay, times.stop + delay, times.step)
-    return [at + delay for at in times]

@@ -13,7 +13,8 @@ With one, banks, rows, turn-rounds and refresh decide when a burst ends (`dram.p
 The memory decides late: it serves a request only when no earlier one can still come. With every
 process waiting and t the first request not served, nothing is back before t + 1 + latency, so
 all requests that reach memory up to t + latency + generator latency are known; these are served
-together.
+together. Where units share a network as well (`stepwise`), whose next delivery may come in any
+cycle, it serves cycle by cycle what has reached it.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Memory:
         self.interleave_bytes = chip.interleave_bytes
         self.latency_cycles = chip.latency_cycles
         self.window_cycles = chip.latency_cycles + machine.generators.latency_cycles
+        self.stepwise = False  # other units may ask, by way of a shared network, in any cycle
         self.idle: Event | None = None
         self.reads = self.writes = 0
         self.set_up(machine)
@@ -100,9 +102,15 @@ class Memory:
             yield Late(self.env)
             first = self.first_cycle()
             assert first is not None
-            if first > self.env.now:
-                yield Late(self.env, first - int(self.env.now))
-            self.serve(first + self.window_cycles)
+            now = int(self.env.now)
+            if not self.stepwise:
+                if first > now:
+                    yield Late(self.env, first - now)
+                self.serve(first + self.window_cycles)
+            elif first > now:
+                yield Late(self.env, 1)
+            else:
+                self.serve(now)
 
     def take(self, cycle: int, place: int, address: int, generator: Asker) -> None:
         """Keep a request until it is served."""

@@ -3,8 +3,8 @@
 A process works out its unit's firing times (`firing.py` has the rule) from the times in its
 channels, as far ahead as tokens and credits are known, and waits on a SimPy event only where one
 is not. What it waits for is a time, not the present: who runs first changes nothing, as a channel
-has one writer and one reader. Only off-chip memory is shared, and it decides late in a cycle, when
-all that can be known is.
+has one writer and one reader. Only off-chip memory and the links of a dynamic network are shared,
+and they decide late in a cycle, when all that can be known is.
 
 Invariant: every action with time T is executed at env.now <= T.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 from simpy import Environment, Event
 
+from dataflow import network_plan
 from dataflow.program import Access, Program
 from dataflow.sim import account, timing_graph
 from dataflow.sim.channel import Channel
@@ -25,6 +26,7 @@ from dataflow.sim.deadlock import Blocked, DeadlockError, judge
 from dataflow.sim.firing import Gate, Running, fire_many, fire_once, move, ready, wait
 from dataflow.sim.interrupt import Progress, stop_on_signal
 from dataflow.sim.memory import DramMemory, Memory
+from dataflow.sim.network import NetworkChannel, NetworkProcess
 from dataflow.sim.offchip import (
     AddressGenerator,
     LoadGenerator,
@@ -69,23 +71,36 @@ class Run:
         self.next_report = _PROGRESS_FIRINGS
         self.cut = False
         self.stop = False
-        pushes = _most_pushes(graph)
-        self.channels = [
-            Channel(
-                plan.name,
-                min(plan.capacity, plan.initial + max(1, pushes[place])),
-                plan.latency_cycles,
-                plan.credit_cycles,
-                plan.initial,
-                plan.token_charge,
-            )
-            for place, plan in enumerate(graph.channels)
-        ]
+        shared = network_plan.plan(program)
+        self.network = None if shared is None else NetworkProcess(self.env, shared)
+        self.channels = self._channels()
         self.units = [Running(plan) for plan in graph.units]
         self.walker = Walker()
         self.memory: Memory | None = None
         self.generators = self._generators()
         self.values = None if inputs is None else Values(program, inputs, self.walker)
+
+    def _channels(self) -> list[Channel]:
+        """The channels: a wire each, but those that cross a shared network."""
+        network, pushes = self.network, _most_pushes(self.graph)
+        legs = {} if network is None else network.network.plan.first_legs
+        found: list[Channel] = []
+        for place, plan in enumerate(self.graph.channels):
+            capacity = min(plan.capacity, plan.initial + max(1, pushes[place]))
+            if network is not None and place in legs:
+                found.append(NetworkChannel(plan, capacity, network, legs[place]))
+            else:
+                found.append(
+                    Channel(
+                        plan.name,
+                        capacity,
+                        plan.latency_cycles,
+                        plan.credit_cycles,
+                        plan.initial,
+                        plan.token_charge,
+                    )
+                )
+        return found
 
     def _generators(self) -> dict[str, AddressGenerator]:
         """An address generator for each load and store unit, by name."""
@@ -97,6 +112,7 @@ class Run:
             if self.memory is None:
                 make = DramMemory if machine.off_chip.dram else Memory
                 self.memory = make(self.env, machine)
+                self.memory.stepwise = self.network is not None
             kind = StoreGenerator if unit.kind == "store" else LoadGenerator
             tensor = tensor_of(self.program, unit)
             found[unit.name] = kind(
@@ -124,6 +140,8 @@ class Run:
             self.env.process(generator.run())
         if self.memory is not None:
             self.env.process(self.memory.run())
+        if self.network is not None:
+            self.env.process(self.network.run())
         self.env.run()
 
     @property

@@ -72,7 +72,12 @@ def test_load_says_that_a_file_is_missing():
         ("capacity: 64 KiB", "capacity: -64 KiB", 13, "memory.capacity must be a size"),
         ("capacity: 64 KiB", "capacity: 6 B", 10, "memory.banks must be a divisor of the capacity"),
         ("write_to_token: 1 cycle", "write_to_token: 0 cycles", 19, "above 0 and at most"),
-        ("kind: static", "kind: statik", 9, "ideal, static, got 'statik'; did you mean static?"),
+        (
+            "kind: static",
+            "kind: statik",
+            9,
+            "ideal, static, dynamic, got 'statik'; did you mean static?",
+        ),
         ("read: 16 GB/s", "read: 17 GB/s", 9, "read must be at most the peak rate, 16 GB/s, got"),
         ("burst: 16 B", "burst: 48 B", 10, "burst must be a power of two, got '48 B'; 32 is"),
         ("interleave: 64 B", "interleave: 8 B", 15, "interleave must be at least one burst, 16 B"),

@@ -1,0 +1,153 @@
+"""A network plan written into the fast engine's array; `fast_network.py` says what fields mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dataflow.network_plan import OUTSIDE, NetworkPlan
+from dataflow.sim import fast_kernel as kernel
+from dataflow.sim import fast_network as fast
+
+
+class Words:
+    """An array in the making: words, and room for rings after them."""
+
+    def __init__(self, count: int) -> None:
+        self.words: list[int] = [0] * count
+        self.room = 0
+        self.rooms: set[int] = set()
+
+    def array(self) -> np.ndarray:
+        """Return the array: all words, then room for the rings (which costs nothing until used)."""
+        size = len(self.words)
+        for place in self.rooms:
+            self.words[place] += size
+        self.rooms.clear()
+        s = np.zeros(size + self.room, np.int64)
+        s[:size] = self.words
+        return s
+
+    def add(self, values: Sequence[int]) -> int:
+        """Append words; return their place."""
+        place = len(self.words)
+        self.words += values
+        return place
+
+    def rows(self, count: int, fields: int) -> list[int]:
+        """Append rows of zeros; return their places."""
+        first = self.add([0] * (count * fields))
+        return list(range(first, len(self.words), fields))
+
+    def set(self, row: int, fields: dict[int, int]) -> None:
+        """Set fields of a row, or words where it is 0."""
+        for field, value in fields.items():
+            self.words[row + field] = value
+
+    def reserve(self, place: int, size: int) -> None:
+        """Let the word at `place` point to `size` words of room."""
+        self.words[place] = self.room
+        self.rooms.add(place)
+        self.room += size
+
+    def share(self, place: int, other: int) -> None:
+        """Let the word at `place` point to the room that the one at `other` points to."""
+        self.words[place] = self.words[other]
+        self.rooms.add(place)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where a network lies in the array: its own row, and those of its links and legs."""
+
+    network: int
+    links: list[int]
+    legs: list[int]
+
+
+def add_network(words: Words, plan: NetworkPlan, sizes: Sequence[int]) -> Rows:
+    """Add a network; sizes[leg]: the packets that the rings of a leg hold."""
+    packets = plan.packets
+    network = words.rows(1, fast.NETWORK_FIELDS)[0]
+    links = words.rows(len(plan.links), fast.LINK_FIELDS)
+    legs = words.rows(len(plan.legs), fast.LEG_FIELDS)
+    buffers = _add_buffers(words, plan)
+    for place, link in enumerate(links):
+        feeders = [b for feeder in plan.feeders(place) for b in buffers[feeder]]
+        first = words.add(feeders or [0])
+        fields = {
+            fast.BUFFERS: buffers[place][0] if buffers[place] else 0,
+            fast.GIVEN: packets.virtual_channels - 1,
+            fast.FEEDERS: first,
+            fast.FEEDERS_END: first + len(feeders),
+            fast.TAKEN_LAST: first + len(feeders) - 1,
+        }
+        words.set(link, fields)
+    for leg, row, size in zip(plan.legs, legs, sizes, strict=True):
+        fields = {
+            fast.PATH: words.add([links[link] for link in leg.links]),
+            fast.FLITS: leg.flits,
+            fast.FOLLOWING: legs[leg.following] if leg.following >= 0 else 0,
+            fast.PAUSE: leg.pause_cycles,
+            fast.KNOWN_AT: row + fast.SENT_COUNT,
+            fast.SIZE: size,
+            fast.ARRIVED_AT: -1,
+        }
+        words.set(row, fields)
+        for ring in (fast.SET_OUT, fast.OUT, fast.EARLY):
+            words.reserve(row + ring, size)
+    for leg, row in zip(plan.legs, legs, strict=True):
+        if leg.following >= 0:
+            words.share(legs[leg.following] + fast.SET_OUT, row + fast.OUT)
+    first, end = _add_entries(words, plan, links, legs)
+    fields = {
+        fast.ENTRIES: first,
+        fast.ENTRIES_END: end,
+        fast.FIRST_LINK: links[0],
+        fast.LINKS_END: links[-1] + fast.LINK_FIELDS,
+        fast.FIRST_LEG: legs[0],
+        fast.LEGS_END: legs[-1] + fast.LEG_FIELDS,
+        fast.LANES: packets.virtual_channels,
+        fast.DEPTH: packets.buffer_flits,
+        fast.ROUTER_CYCLES: packets.router_cycles,
+        fast.LINK_CYCLES: packets.link_cycles,
+        fast.ARRIVED: kernel.NEVER,
+    }
+    words.set(network, fields)
+    return Rows(network, links, legs)
+
+
+def _add_buffers(words: Words, plan: NetworkPlan) -> list[list[int]]:
+    """Add the buffers at the end of each link."""
+    buffers = []
+    for _, end in plan.links:
+        count = 0 if end == OUTSIDE else plan.packets.virtual_channels
+        buffers.append(words.rows(count, fast.BUFFER_FIELDS))
+        for b in buffers[-1]:
+            words.set(b, {fast.LEFT_AT: -1})
+            words.reserve(b + fast.FLITS_AT, plan.packets.buffer_flits * fast.FLIT_FIELDS)
+            words.reserve(b + fast.ROOM_AT, plan.packets.buffer_flits)
+    return buffers
+
+
+def _add_entries(
+    words: Words, plan: NetworkPlan, links: list[int], legs: list[int]
+) -> tuple[int, int]:
+    """Add the places where packets enter; return where their rows begin and end."""
+    entering: dict[int, list[int]] = {}
+    for leg, row in zip(plan.legs, legs, strict=True):
+        entering.setdefault(leg.links[0], []).append(row)
+    entries = words.rows(len(entering), fast.ENTRY_FIELDS)
+    for e, (link, its) in zip(entries, entering.items(), strict=True):
+        first = words.add(its)
+        words.set(
+            e,
+            {
+                fast.ENTRY_LINK: links[link],
+                fast.ENTRY_LEGS: first,
+                fast.ENTRY_LEGS_END: first + len(its),
+            },
+        )
+    return entries[0], entries[-1] + fast.ENTRY_FIELDS
