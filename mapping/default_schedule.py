@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 from dataflow.nodes import Graph
 from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule, ScheduleError
-from dataflow.streams import StreamGraph, stream
+from dataflow.streams import StreamGraph, connected, stream
 from hwspecs import Machine
 from hwspecs.machine import Dataflow
 from mapping.array_plans import HOLDS, on_arrays
@@ -52,6 +52,10 @@ FEWEST_TRIES = 10
 NOT_WORTH = 0.1
 """Parts busy for less than this share of fill and drain get no more copies."""
 WHOLE_PIPELINES = (1, 2, 4, 8)
+
+
+Plan = tuple[dict[str, int], dict[str, int]]
+"""Points packed in a firing and copies, by digit."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class _Search:
         self.products = any(node.op == "einsum" for node in graph.nodes)
         self.least: Needs | None = None
         self.tries = 0
+        self._laid: dict[tuple, Candidate | None] = {}
         larger = max(1.0, len(graph.nodes) / FEW_NODES)
         self.most_tries = max(FEWEST_TRIES, int(ALL_TRIES / larger**2))
 
@@ -168,16 +173,13 @@ class _Search:
         if kept:
             yield self._candidate(base.schedule.model_copy(update={"channels": channels}))
 
-    def _candidate(self, schedule: Schedule, made: StreamGraph | None = None) -> Candidate:
-        made = made or self._stream(schedule)
+    def _candidate(self, schedule: Schedule) -> Candidate:
+        compute = self.machine.compute
+        made = stream(self.graph, schedule, compute.lanes, compute.fifo_depth_beats)
         groups = partition(made, self.machine)
         return Candidate(
             schedule, made, groups, floor_cycles(made, groups, self.machine, self._pipelines(made))
         )
-
-    def _stream(self, schedule: Schedule) -> StreamGraph:
-        compute = self.machine.compute
-        return stream(self.graph, schedule, compute.lanes, compute.fifo_depth_beats)
 
     def _pipelines(self, made: StreamGraph) -> list[str]:
         """Time digits that can be shared out over copies of everything that has them."""
@@ -237,24 +239,31 @@ class _Search:
         """The base with copies so that no group takes more than `aim` cycles, if that fits."""
         self.tries += 1
         made, pipelines = base.made, aims.pipelines
-        nodes = dict(base.schedule.nodes)
+        plans: dict[str, Plan] = {}
         most = max(points_of(made, made.by_name[group.name]) for group in base.groups)
         for group in base.groups:
             # A node with fewer, larger tiles must not keep the others waiting for its first.
             points = points_of(made, made.by_name[group.name])
             own = min(aim, aims.evenness * aim * points / most)
-            plans = shared_out(made, group, self.machine, pipelines, aims.packed, own)
-            for name, (pack, unroll) in plans.items():
-                plan = nodes.get(name, NodeSchedule())
-                nodes[name] = plan.model_copy(update={"pack": pack, "unroll": unroll})
+            plans |= shared_out(made, group, self.machine, pipelines, aims.packed, own)
         for node in made.nodes:
-            if node.kind in ("store", "host"):
-                unroll = {d: n for d, n in pipelines.items() if d in node.domain}
-                if unroll and node.kind == "store":
-                    nodes[node.name] = NodeSchedule(unroll=unroll)
-        schedule = base.schedule.model_copy(update={"nodes": nodes})
+            unroll = {d: n for d, n in pipelines.items() if d in node.domain}
+            if unroll and node.kind == "store":
+                plans[node.name] = ({}, unroll)
+        # Many an aim asks for the same copies as one before it.
+        key = (id(base), *((name, *map(_items, plan)) for name, plan in plans.items()))
+        if key not in self._laid:
+            self._laid[key] = self._planned(base, plans)
+        return self._laid[key]
+
+    def _planned(self, base: Candidate, plans: Mapping[str, Plan]) -> Candidate | None:
+        """The base with the pack and unroll of `plans`, if that fits."""
+        nodes = dict(base.schedule.nodes)
+        for name, (pack, unroll) in plans.items():
+            plan = nodes.get(name, NodeSchedule())
+            nodes[name] = plan.model_copy(update={"pack": pack, "unroll": unroll})
         try:
-            found = self._gathered(schedule)
+            found = self._gathered(base.schedule.model_copy(update={"nodes": nodes}))
         except MappingError:
             return None
         taken = needs(found.made, found.groups, self.machine)
@@ -269,7 +278,7 @@ class _Search:
 
     def _gathered(self, schedule: Schedule) -> Candidate:
         """Put scratchpads where a different number of copies meets: a unit has few FIFOs."""
-        made = self._stream(schedule)
+        made = connected(self.graph, schedule, self.machine.compute.lanes)
         channels = dict(schedule.channels)
         for edge in made.edges:
             source, target = made.by_name[edge.source], made.by_name[edge.target]
@@ -278,6 +287,8 @@ class _Search:
             if any(meets_others(source, target, d) for d in edge.touch if d in source.walk):
                 old = channels.get(edge.name, ChannelSchedule())
                 channels[edge.name] = old.model_copy(update={"locality": "scratchpad"})
-        if len(channels) == len(schedule.channels):
-            return self._candidate(schedule, made)
         return self._candidate(schedule.model_copy(update={"channels": channels}))
+
+
+def _items(counts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(counts.items())

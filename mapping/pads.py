@@ -223,14 +223,15 @@ def _pads(
     ports = sum(operand_wires(made.by_name[s[0].target], s[0])[0] for s in streams)
     memory, banking = machine.memory, banking_of(edge, machine)
     held = depth * tile_copies(banking, machine)
+    paired = [d for d, mode in modes.items() if mode == "pair"]
+    elems = _tile_elems(made, edge, modes)
     for copy in choices(shared):
-        elems = _tile_elems(made, edge, modes)
         for part in choices(merged):
             writers = tuple(
                 c
                 for c in copies_of(source)
                 if all(c.get(d, 0) == i for d, i in part.items())
-                and all(slots(made, edge, c, copy, modes, d) for d in emission_of(made, edge))
+                and all(slots(made, edge, c, copy, modes, d) for d in paired)
             )
             size = elems * DATA_BYTES[machine.data_type] * held
             cells = max(

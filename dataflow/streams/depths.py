@@ -95,13 +95,19 @@ class _Delays:
         self.feedbacks = [edge for edge in made.edges if edge.earlier]
         self.order = {node.name: place for place, node in enumerate(topological(made))}
         self.forward.sort(key=lambda edge: self.order[edge.source])
+        self.forward_into: dict[str, list[Edge]] = {}
+        for edge in self.forward:
+            self.forward_into.setdefault(edge.target, []).append(edge)
+        self.reduced = {n.name: frozenset((*n.gone, *n.carried)) for n in made.nodes}
+        self.collected = {id(edge): _collected(made, edge) for edge in made.edges}
         self._paths: dict[str, dict[str, tuple[frozenset[str], int, str]]] = {}
+        self._forks: dict[str, list[tuple[str, frozenset[str], frozenset[str]]]] = {}
 
     def beside(self, edge: Edge) -> tuple[frozenset[str], int, str]:
         """Digits collected on paths to `edge.target` beside `edge`, how often, by which node."""
         hold: frozenset[str] = frozenset()
         steps, through = 0, ""
-        for fork, own, shared in self._forks(edge.source):
+        for fork, own, shared in self._forks_before(edge.source):
             reached = self._from(fork)
             for other in self.made.into(edge.target):
                 if other is edge or other.source not in reached:
@@ -109,7 +115,7 @@ class _Delays:
                 if other.source == edge.source and other.value == edge.value:
                     continue
                 digits, count, name = reached[other.source]
-                more = self._collected(other)
+                more = self.collected[id(other)]
                 if other.earlier:
                     digits, more = self._carried_over(other, digits), frozenset()
                 # What the channel's own path collects too, it need not hold.
@@ -123,7 +129,13 @@ class _Delays:
                     steps, through = (count, name) if count > steps else (steps, through)
         return hold, steps, through
 
-    def _forks(self, name: str) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
+    def _forks_before(self, name: str) -> list[tuple[str, frozenset[str], frozenset[str]]]:
+        """All that `_branches` finds, worked out once."""
+        if name not in self._forks:
+            self._forks[name] = list(dict.fromkeys(self._branches(name)))
+        return self._forks[name]
+
+    def _branches(self, name: str) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
         """Where paths that lead to `name` branch off: a node, what it collects itself, and what
         is collected on the way to `name`.
 
@@ -133,7 +145,7 @@ class _Delays:
             yield fork, frozenset(), shared
             for edge in self.made.into(fork):
                 for beside in self._served_with(edge):
-                    yield beside, self._reduced(beside), shared | self._reduced(fork)
+                    yield beside, self.reduced[beside], shared | self.reduced[fork]
 
     def _served_with(self, edge: Edge) -> list[str]:
         """Readers that may take the tiles of `edge` beat by beat together with its own."""
@@ -153,10 +165,10 @@ class _Delays:
         found: dict[str, frozenset[str]] = {name: frozenset()}
         waiting = [name]
         for place in waiting:
-            reduced = found[place] | self._reduced(place)
-            for edge in self.forward:
-                if edge.target == place and edge.source not in found:
-                    found[edge.source] = reduced | self._collected(edge)
+            reduced = found[place] | self.reduced[place]
+            for edge in self.forward_into.get(place, ()):
+                if edge.source not in found:
+                    found[edge.source] = reduced | self.collected[id(edge)]
                     waiting.append(edge.source)
         return found
 
@@ -187,8 +199,8 @@ class _Delays:
             if edge.source not in reached:
                 continue
             digits, steps, through = reached[edge.source]
-            more = self._collected(edge)
-            own = self._reduced(edge.target)
+            more = self.collected[id(edge)]
+            own = self.reduced[edge.target]
             digits, steps = digits | more | own, steps + bool(more) + bool(own)
             through = edge.target if own else through or (edge.source if more else "")
             old = reached.get(edge.target, (frozenset(), 0, ""))
@@ -200,22 +212,18 @@ class _Delays:
         all else is over before the next point begins."""
         return digits & frozenset(self.made.digits.of_axis[back.earlier])
 
-    def _reduced(self, name: str) -> frozenset[str]:
-        node = self.made.by_name[name]
-        return frozenset((*node.gone, *node.carried))
 
-    def _collected(self, edge: Edge) -> frozenset[str]:
-        """Digits that a channel gathers before its reader sees any of them."""
-        digits = {d for axis in edge.last for d in self.made.digits.of_axis[axis]}
-        if edge.kind == "scratchpad":
-            source = self.made.by_name[edge.source]
-            outside = self.made.by_name[edge.target].domain[: edge.common]
-            digits |= {d for d in source.emission if d not in outside}
-        else:
-            source, target = self.made.by_name[edge.source], self.made.by_name[edge.target]
-            packed = [d for d in edge.touch if target.pack.get(d, 1) > 1]
-            digits |= {d for d in packed if ends(source, d) != ends(target, d)}
-        return frozenset(digits)
+def _collected(made: StreamGraph, edge: Edge) -> frozenset[str]:
+    """Digits that a channel gathers before its reader sees any of them."""
+    digits = {d for axis in edge.last for d in made.digits.of_axis[axis]}
+    source, target = made.by_name[edge.source], made.by_name[edge.target]
+    if edge.kind == "scratchpad":
+        outside = target.domain[: edge.common]
+        digits |= {d for d in source.emission if d not in outside}
+    else:
+        packed = [d for d in edge.touch if target.pack.get(d, 1) > 1]
+        digits |= {d for d in packed if ends(source, d) != ends(target, d)}
+    return frozenset(digits)
 
 
 def topological(made: StreamGraph) -> list[StreamNode]:

@@ -41,6 +41,12 @@ def stream(graph: Graph, schedule: Schedule, lanes: int = 16, fifo_beats: int = 
     lanes: elements of a beat of an off-chip transfer that the schedule does not set. fifo_beats:
     what an ordinary FIFO holds. Raises ScheduleError with every fault.
     """
+    made = connected(graph, schedule, lanes)
+    return replace(made, edges=with_depths(made, fifo_beats))
+
+
+def connected(graph: Graph, schedule: Schedule, lanes: int = 16) -> StreamGraph:
+    """Derive the StreamGraph up to how much its channels hold, which `stream` works out as well."""
     made = streams(graph, schedule)
     nodes = {node.name: node for node in made.nodes}
     edges: list[Edge] = []
@@ -66,10 +72,9 @@ def stream(graph: Graph, schedule: Schedule, lanes: int = 16, fifo_beats: int = 
     faults += padding_faults(schedule, made.digits, ordered, edges, groups)
     if faults:
         raise ScheduleError(faults)
-    result = StreamGraph(
+    return StreamGraph(
         graph, schedule, made.digits, tuple(ordered.values()), tuple(edges), groups, ordered
     )
-    return replace(result, edges=with_depths(result, fifo_beats))
 
 
 def _sources(made: Streams, nodes: Mapping[str, StreamNode], target: StreamNode) -> list[Source]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dataflow.nodes import Graph
 from dataflow.schedule import Schedule
@@ -65,11 +66,21 @@ class StreamGraph:
 
     def into(self, name: str) -> tuple[Edge, ...]:
         """The channels that `name` reads."""
-        return tuple(edge for edge in self.edges if edge.target == name)
+        return self._ends[0].get(name, ())
 
     def out_of(self, name: str) -> tuple[Edge, ...]:
         """The channels that `name` writes."""
-        return tuple(edge for edge in self.edges if edge.source == name)
+        return self._ends[1].get(name, ())
+
+    @cached_property
+    def _ends(self) -> tuple[dict[str, tuple[Edge, ...]], dict[str, tuple[Edge, ...]]]:
+        """Channels by reader, and by writer, in order of declaration."""
+        into: dict[str, tuple[Edge, ...]] = {}
+        out_of: dict[str, tuple[Edge, ...]] = {}
+        for edge in self.edges:
+            into[edge.target] = (*into.get(edge.target, ()), edge)
+            out_of[edge.source] = (*out_of.get(edge.source, ()), edge)
+        return into, out_of
 
     def reuse(self, edge: Edge) -> int:
         """How often the target reads each element of a tile."""
