@@ -8,14 +8,19 @@ wait for each other (Dally, Towles: "Principles and Practices of Interconnection
 14.2), and a packet's place at its reader is reserved before it sets out, so every packet that
 arrives is taken in.
 
-A channel that a scratchpad holds runs over two *legs*: to the scratchpad, and from it.
+A beat for several readers is one packet whose way is a tree: it forks in routers, and takes a link
+once. That holds for packets of one flit. Longer ones are sent to each reader apart: a worm with
+several heads holds one branch while it waits for another, and two of them can wait for each other
+(Lin, Ni: "Deadlock-free multicast wormhole routing in multicomputer networks", ISCA 1991).
+
+A channel that a scratchpad holds crosses the network twice: to the scratchpad, and from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -29,56 +34,100 @@ OUTSIDE = -1
 
 @dataclass(frozen=True)
 class Leg:
-    """One crossing of the network: the links from where packets enter to where they leave.
+    """The way of a packet: the link by which it enters, and those that follow from fork to fork.
 
-    following: the leg after it, or -1; its packets set out `pause_cycles` after they arrive.
+    links: any of them after the one it comes from, `after`: the place of that one in `links`, -1
+    for the first. sinks: the numbers of those who take the packet.
     """
 
     links: tuple[int, ...]
+    after: tuple[int, ...]
     flits: int
+    sinks: tuple[int, ...]
+
+    def branches(self, place: int) -> list[int]:
+        """The places of the links that a packet takes from the end of the one at `place`."""
+        return [onward for onward, before in enumerate(self.after) if before == place]
+
+    def hops(self, place: int) -> int:
+        """Routers that a packet leaves until it is over the link at `place`."""
+        count = 0
+        while self.after[place] >= 0:
+            place = self.after[place]
+            count += 1
+        return count
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Who takes the packets of a leg, from the link at `place` of it.
+
+    following: where it sends them on `pause_cycles` later, as the sink of another leg; -1: nowhere.
+    """
+
+    leg: int
+    place: int
     following: int = -1
     pause_cycles: int = 0
 
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """A network's links, as (router, router), and the legs over them.
+    """A network's links, as (router, router), the legs over them and the sinks of these.
 
-    first_legs: the first leg of each channel over the network, by place of the channel.
+    first_sinks: the first sink of each channel over the network, by place of the channel. Of the
+    channels whose first sinks have one leg, the first declared leads: it counts the packets.
     """
 
     packets: Packets
     links: tuple[tuple[int, int], ...]
     legs: tuple[Leg, ...]
-    first_legs: dict[int, int] = field(default_factory=dict)
+    sinks: tuple[Sink, ...]
+    first_sinks: dict[int, int] = field(default_factory=dict)
 
     def feeders(self, link: int) -> list[int]:
         """The links that end where `link` starts, in order."""
         router = self.links[link][0]
         return [other for other, (_, end) in enumerate(self.links) if end == router != OUTSIDE]
 
-    def flight_cycles(self, leg: int) -> int:
+    def last_sink(self, sink: int) -> int:
+        """Where packets end that a sink may send on."""
+        while self.sinks[sink].following >= 0:
+            sink = self.sinks[sink].following
+        return sink
+
+    def leaders(self) -> dict[int, int]:
+        """The channel that leads, by leg."""
+        found: dict[int, int] = {}
+        for channel, sink in self.first_sinks.items():
+            found.setdefault(self.sinks[sink].leg, channel)
+        return found
+
+    def flight_cycles(self, sink: int) -> int:
         """Cycles from setting out until the last flit of a packet that meets no other arrives.
 
         hops x (router + link) + flits - 1, where a hop leaves a router, the last one included; legs
         that follow are counted too.
         """
+        hop_cycles = self.packets.router_cycles + self.packets.link_cycles
         cycles = 0
-        while leg >= 0:
-            its = self.legs[leg]
-            hop_cycles = self.packets.router_cycles + self.packets.link_cycles
-            cycles += (len(its.links) - 1) * hop_cycles + its.flits - 1 + its.pause_cycles
-            leg = its.following
+        while sink >= 0:
+            its = self.sinks[sink]
+            leg = self.legs[its.leg]
+            cycles += leg.hops(its.place) * hop_cycles + leg.flits - 1 + its.pause_cycles
+            sink = its.following
         return cycles
 
 
 class Links:
-    """The links met so far, numbered in the order in which they were met."""
+    """The links met so far, in the order in which they were met, and the legs over them."""
 
     def __init__(self) -> None:
         self.routers: dict[Site, int] = {}
         self.ends: list[tuple[int, int]] = []
         self.known: dict[tuple[Any, Any], int] = {}
+        self.legs: list[Leg] = []
+        self.sinks: list[Sink] = []
 
     def path(self, source: Any, cells: Sequence[Site], sink: Any) -> tuple[int, ...]:
         """The links from the port `source` over the routers of `cells` to the port `sink`."""
@@ -87,6 +136,31 @@ class Links:
             links.append(self._link(one, self._router(one), other, self._router(other)))
         links.append(self._link(cells[-1], self._router(cells[-1]), sink, OUTSIDE))
         return tuple(links)
+
+    def leg(self, paths: Sequence[tuple[int, ...]], flits: int) -> list[int]:
+        """Add the leg of a packet that takes all `paths` from one port; return a sink for each."""
+        places: dict[tuple[int, int], int] = {}
+        sinks = []
+        for path in paths:
+            place = -1
+            for link in path:
+                place = places.setdefault((place, link), len(places))
+            sinks.append(len(self.sinks))
+            self.sinks.append(Sink(len(self.legs), place))
+        after, links = zip(*places, strict=True)
+        self.legs.append(Leg(links, after, flits, tuple(sinks)))
+        return sinks
+
+    def follow(self, sink: int, following: int, pause_cycles: int) -> None:
+        """Let a sink send packets on."""
+        its = self.sinks[sink]
+        self.sinks[sink] = Sink(its.leg, its.place, following, pause_cycles)
+
+    def plan(self, packets: Packets, first_sinks: dict[int, int]) -> NetworkPlan:
+        """All of it."""
+        return NetworkPlan(
+            packets, tuple(self.ends), tuple(self.legs), tuple(self.sinks), first_sinks
+        )
 
     def _router(self, cell: Site) -> int:
         return self.routers.setdefault(cell, len(self.routers))
@@ -105,16 +179,12 @@ def plan(program: Program) -> NetworkPlan | None:
     """
     if not program.routes or program.machine.network.packets is None:
         return None
-    packets = program.machine.network.packets
-    links, legs, first_legs = Links(), [], {}
-    for place, channel in enumerate(program.channels):
-        routes = _routes(program, channel)
-        if routes:
-            first_legs[place] = len(legs)
-            legs += _legs(program, channel, routes, links, len(legs))
-    if not legs:
+    links, first_sinks = Links(), {}
+    for together in _together(program):
+        _add(program, together, links, first_sinks)
+    if not first_sinks:
         return None
-    return NetworkPlan(packets, tuple(links.ends), tuple(legs), first_legs)
+    return links.plan(program.machine.network.packets, first_sinks)
 
 
 def packet_flits(program: Program, channel: Channel) -> int:
@@ -128,15 +198,22 @@ def link_flits(program: Program, made: NetworkPlan) -> list[int]:
     """Return the flits that cross each link of the plan in a whole run."""
     flits = [0] * len(made.links)
     places = {channel.name: place for place, channel in enumerate(program.channels)}
+    leaders = {channel: leg for leg, channel in made.leaders().items()}
     for unit in program.units:
         for port in unit.outputs:
             for number, name in enumerate(port.channels):
-                leg = made.first_legs.get(places[name], -1)
-                while leg >= 0:
-                    for link in made.legs[leg].links:
-                        flits[link] += made.legs[leg].flits * pushes(unit, port, number)
-                    leg = made.legs[leg].following
+                leg = leaders.get(places[name])
+                for its in () if leg is None else _following(made, leg):
+                    for link in its.links:
+                        flits[link] += its.flits * pushes(unit, port, number)
     return flits
+
+
+def _following(made: NetworkPlan, leg: int) -> list[Leg]:
+    """A leg and those that packets take after it."""
+    following = [made.sinks[sink].following for sink in made.legs[leg].sinks]
+    onward = [_following(made, made.sinks[sink].leg) for sink in following if sink >= 0]
+    return [made.legs[leg], *chain.from_iterable(onward)]
 
 
 def pushes(unit: Unit, port: Port, number: int) -> int:
@@ -154,6 +231,28 @@ def pushes(unit: Unit, port: Port, number: int) -> int:
     return count
 
 
+def _together(program: Program) -> list[list[int]]:
+    """The places of channels over the network, those together whose tokens are one packet.
+
+    They leave one unit with one value at the same firings, in one flit.
+    """
+    places = {channel.name: place for place, channel in enumerate(program.channels)}
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for unit in program.units:
+        for port in unit.outputs:
+            for number, name in enumerate(port.channels):
+                channel = program.channels[places[name]]
+                routes = _routes(program, channel)
+                if not routes:
+                    continue
+                same: tuple[Any, ...] = (unit.name, channel.value, routes[0][0], channel.initial)
+                same += (port.level, port.last, port.select, number, channel.latency_cycles)
+                if not channel.value or packet_flits(program, channel) > 1:
+                    same = (name,)
+                found.setdefault(same, []).append(places[name])
+    return sorted(sorted(together) for together in found.values())
+
+
 def _routes(program: Program, channel: Channel) -> list[tuple[Site, ...]]:
     """The routes that a token runs over, one after the other."""
     names = (f"{channel.name}#in", channel.name)
@@ -162,31 +261,40 @@ def _routes(program: Program, channel: Channel) -> list[tuple[Site, ...]]:
     return [program.routes[name] for name in names if len(program.routes.get(name, ())) > 1]
 
 
-def _legs(
-    program: Program,
-    channel: Channel,
-    routes: Sequence[tuple[Site, ...]],
-    links: Links,
-    first: int,
-) -> Iterable[Leg]:
-    """The legs of a channel, of which the first has number `first`."""
-    columns = program.machine.grid.columns
-    held = program.sites.get(channel.name, ())
+def _add(
+    program: Program, together: Sequence[int], links: Links, first_sinks: dict[int, int]
+) -> None:
+    """Add the legs of channels whose tokens are one packet."""
+    channels = [program.channels[place] for place in together]
+    routes = [_routes(program, channel) for channel in channels]
+    paths = [
+        _path(program, channel, its[0], links)
+        for channel, its in zip(channels, routes, strict=True)
+    ]
+    flits = max(packet_flits(program, channel) for channel in channels)
+    firsts = links.leg(paths, flits)
+    first_sinks.update(zip(together, firsts, strict=True))
     hop_cycles = program.machine.network.hop_cycles
-    legs = []
-    for number, route in enumerate(routes):
-        cells = [site for site in route if 0 <= site[1] < columns]
-        # an address generator, and the host, has links of its own
-        ports = [
-            (site, site if 0 <= site[1] < columns else unit)
-            for site, unit in ((route[0], channel.writer), (route[-1], channel.reader))
-        ]
-        path = links.path(("from", *ports[0]), cells, ("to", *ports[1]))
-        legs.append(Leg(path, packet_flits(program, channel)))
-        if number + 1 < len(routes):
-            pause = sum(_distance(a, b) for a, b in pairwise(held)) * hop_cycles
-            legs[-1] = replace(legs[-1], following=first + number + 1, pause_cycles=pause)
-    return legs
+    for channel, its, sink in zip(channels, routes, firsts, strict=True):
+        if len(its) > 1:
+            held = program.sites[channel.name]
+            pause_cycles = sum(_distance(a, b) for a, b in pairwise(held)) * hop_cycles
+            (following,) = links.leg([_path(program, channel, its[1], links)], flits)
+            links.follow(sink, following, pause_cycles)
+
+
+def _path(
+    program: Program, channel: Channel, route: tuple[Site, ...], links: Links
+) -> tuple[int, ...]:
+    """The links of a route."""
+    columns = program.machine.grid.columns
+    cells = [site for site in route if 0 <= site[1] < columns]
+    # an address generator, and the host, has links of its own
+    source, sink = (
+        site if 0 <= site[1] < columns else unit
+        for site, unit in ((route[0], channel.writer), (route[-1], channel.reader))
+    )
+    return links.path(("from", source), cells, ("to", sink))
 
 
 def _distance(a: Site, b: Site) -> int:

@@ -215,8 +215,8 @@ def short_channels(program: Program) -> tuple[ShortChannel, ...]:
     shared = network_plan.plan(program)
     for place, channel in enumerate(program.channels):
         flight = units[channel.writer].latency_cycles + channel.latency_cycles
-        if shared is not None and place in shared.first_legs:
-            flight += shared.flight_cycles(shared.first_legs[place])
+        if shared is not None and place in shared.first_sinks:
+            flight += shared.flight_cycles(shared.first_sinks[place])
         needed = -(-(flight + channel.credit_cycles) // period.get(channel.name, 1))
         if channel.kind == "data" and channel.capacity < needed:
             short.append(ShortChannel(channel.name, channel.capacity, needed))

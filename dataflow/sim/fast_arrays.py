@@ -70,29 +70,35 @@ class Layout(Words):
 
     def add_shared(self, plan: network_plan.NetworkPlan) -> None:
         """Add the network that channels share, and what these know of it."""
-        sizes = [1] * len(plan.legs)
-        crossed: list[tuple[int, int]] = []  # a leg and its channel's row
-        for place, first in plan.first_legs.items():
-            leg = first
-            while leg >= 0:
-                crossed.append((leg, self.channels[place]))
-                sizes[leg] = self.words[self.channels[place] + kernel.CAPACITY]
-                leg = plan.legs[leg].following
-        rows = add_network(self, plan, sizes)
-        firsts = set(plan.first_legs.values())
-        for leg, c in crossed:
-            row, initial = rows.legs[leg], self.words[c + kernel.INITIAL]
-            counts = (network.SENT_COUNT, network.ENTERED, network.DELIVERED)
-            self.set(row, dict.fromkeys(counts, initial))
-            if plan.legs[leg].following < 0:
+        rows_of = {place: self.channels[place] for place in plan.first_sinks}
+        leg_sizes, sink_sizes = [1] * len(plan.legs), [1] * len(plan.sinks)
+        crossed: list[tuple[int, int]] = []  # a sink and its channel's row
+        for place, first in plan.first_sinks.items():
+            sink = first
+            while sink >= 0:
+                size = self.words[rows_of[place] + kernel.CAPACITY]
+                crossed.append((sink, rows_of[place]))
+                sink_sizes[sink] = leg_sizes[plan.sinks[sink].leg] = size
+                sink = plan.sinks[sink].following
+        for leg, place in plan.leaders().items():
+            leg_sizes[leg] = self.words[rows_of[place] + kernel.CAPACITY]
+        rows = add_network(self, plan, leg_sizes, sink_sizes)
+        for sink, c in crossed:
+            row, initial = rows.sinks[sink], self.words[c + kernel.INITIAL]
+            self.set(row, {network.DELIVERED: initial})
+            counts = (network.SENT_COUNT, network.ENTERED)
+            self.set(rows.legs[plan.sinks[sink].leg], dict.fromkeys(counts, initial))
+            if plan.sinks[sink].following < 0:
                 self.words[row + network.CHANNEL_ROW] = c
                 self.share(row + network.OUT, c + kernel.ARRIVALS)
-            if leg in firsts:
-                self.words[row + network.KNOWN_AT] = c + kernel.WRITTEN
-                self.set(c, {kernel.LEG: row, kernel.FLIGHT: plan.flight_cycles(leg)})
-                self.reserve(c + kernel.SENT, sizes[leg])
-                self.share(row + network.SET_OUT, c + kernel.SENT)
-        least = min(self.words[c + kernel.LATENCY] for _, c in crossed)
+        for place, sink in plan.first_sinks.items():
+            c, leg = rows_of[place], rows.legs[plan.sinks[sink].leg]
+            self.set(c, {kernel.LEG: leg, kernel.FLIGHT: plan.flight_cycles(sink)})
+            self.reserve(c + kernel.SENT, self.words[c + kernel.CAPACITY])
+        for leg, place in plan.leaders().items():
+            self.words[rows.legs[leg] + network.KNOWN_AT] = rows_of[place] + kernel.WRITTEN
+            self.share(rows.legs[leg] + network.SET_OUT, rows_of[place] + kernel.SENT)
+        least = min(self.words[c + kernel.LATENCY] for c in rows_of.values())
         self.words[rows.network + network.LEAST_CYCLES] = least
         self.words[kernel.SHARED] = rows.network
 

@@ -2,7 +2,7 @@
 
 Everything lies in the kernel's one array `s`; a row is known by its place. A packet is known by its
 leg and its number in it, initial tokens included; packet k has place k mod n in the rings of its
-leg, whose size n is the capacity of the channel that it serves.
+leg and of each of its sinks, whose size n is the capacity of the channel that they serve.
 """
 
 from __future__ import annotations
@@ -18,29 +18,38 @@ from dataflow.sim.fast_kernel import (
 )
 
 # a network: what stays the same, ...
-ENTRIES, ENTRIES_END, FIRST_LINK, LINKS_END, FIRST_LEG, LEGS_END, LANES, DEPTH = range(8)
-ROUTER_CYCLES, LINK_CYCLES, LEAST_CYCLES = range(8, 11)
-# ... the next cycle to work out, the packets inside, the first arrival that units have not seen
-CLOCK, FLYING, ARRIVED = range(11, 14)
-NETWORK_FIELDS = 14
+ENTRIES, ENTRIES_END, FIRST_LINK, LINKS_END, LANES, DEPTH = range(6)
+ROUTER_CYCLES, LINK_CYCLES, LEAST_CYCLES = range(6, 9)
+# ... the next cycle to work out, arrivals to come of packets inside, the first that units have not
+# seen
+CLOCK, FLYING, ARRIVED = range(9, 12)
+NETWORK_FIELDS = 12
 # where packets enter: its legs; the one whose packet is on its way in, its next flit and buffer
 ENTRY_LINK, ENTRY_LEGS, ENTRY_LEGS_END, ENTRY_LEG, ENTRY_FLIT, ENTRY_BUFFER = range(6)
 ENTRY_FIELDS = 6
 # a link: the first of its buffers (0 where packets leave), the place of the virtual channel given
-# away last; the buffers before it, which of them it took last and how many want it; flits moved
-BUFFERS, GIVEN, FEEDERS, FEEDERS_END, TAKEN_LAST, WANTED, MOVED = range(7)
-LINK_FIELDS = 7
-# a buffer: rings of its flits and of the cycles when their places are free; flits put in and gone
-FLITS_AT, ROOM_AT, PUT, GONE, TAKEN, ONWARD, LEFT_AT = range(7)
-BUFFER_FIELDS = 7
-# a flit
-READY, FLIT_LEG, FLIT_NUMBER, FLIT_PLACE, FLIT_LINK = range(5)
+# away last; the buffers before it and for each the way that its front flit takes over the link (0:
+# not this one), which of them it took from last, how many ask; flits moved
+BUFFERS, GIVEN, FEEDERS, FEEDERS_END, ASKS, TAKEN_LAST, WANTED, MOVED = range(8)
+LINK_FIELDS = 8
+# a buffer: rings of its flits and of the cycles when their places are free; flits put in and gone;
+# its place among the feeders of a link, the links that have yet to take its front flit
+FLITS_AT, ROOM_AT, PUT, GONE, TAKEN, ONWARD, LEFT_AT, PLACE, ASKED = range(9)
+BUFFER_FIELDS = 9
+# a flit, with the way that it came
+READY, FLIT_LEG, FLIT_NUMBER, FLIT_PLACE, FLIT_WAY = range(5)
 FLIT_FIELDS = 5
-# a leg: the place of its list of links, flits of a packet; the leg after it, or the channel, or 0;
-# the word that counts packets known, rings of when they set out and arrive (in order and not)
-PATH, FLITS, FOLLOWING, PAUSE, CHANNEL_ROW, KNOWN_AT, SET_OUT, OUT, EARLY, SIZE = range(10)
-SENT_COUNT, ENTERED, DELIVERED, ARRIVED_AT = range(10, 14)
-LEG_FIELDS = 14
+# a way, one of a leg's links: lists of the ways on from its end, and of the sinks there
+WAY_LINK, BRANCHES, BRANCHES_END, SINKS, SINKS_END = range(5)
+WAY_FIELDS = 5
+# a leg: its first way, flits of a packet, sinks; the word that counts packets known, the ring of
+# when they set out
+FIRST_WAY, FLITS, SINK_COUNT, KNOWN_AT, SET_OUT, SIZE, SENT_COUNT, ENTERED = range(8)
+LEG_FIELDS = 8
+# a sink: the leg it sends on over, or its channel, or 0; rings of when packets arrive (in order and
+# not), packets delivered
+FOLLOWING, PAUSE, CHANNEL_ROW, OUT, EARLY, SINK_SIZE, DELIVERED, ARRIVED_AT = range(8)
+SINK_FIELDS = 8
 
 
 @jit
@@ -69,21 +78,26 @@ def give(s, link, b):
 
 
 @jit
-def link_wanted(s, n, b):
-    """The link that the front flit of a buffer takes next."""
+def ask(s, n, b):
+    """Let a buffer ask for the links that its front flit takes next."""
     flit = s[b + FLITS_AT] + s[b + GONE] % s[n + DEPTH] * FLIT_FIELDS
-    return s[s[s[flit + FLIT_LEG] + PATH] + s[flit + FLIT_LINK] + 1]
+    way = s[flit + FLIT_WAY]
+    for at in range(s[way + BRANCHES], s[way + BRANCHES_END]):
+        link = s[s[at] + WAY_LINK]
+        s[s[link + ASKS] + s[b + PLACE]] = s[at]
+        s[link + WANTED] += 1
+    s[b + ASKED] = s[way + BRANCHES_END] - s[way + BRANCHES]
 
 
 @jit
-def fill(s, n, b, ready, leg, number, place, link):
+def fill(s, n, b, ready, leg, number, place, way):
     """Put a flit into a buffer that has room for it."""
     flit = s[b + FLITS_AT] + s[b + PUT] % s[n + DEPTH] * FLIT_FIELDS
     s[flit + READY], s[flit + FLIT_LEG], s[flit + FLIT_NUMBER] = ready, leg, number
-    s[flit + FLIT_PLACE], s[flit + FLIT_LINK] = place, link
+    s[flit + FLIT_PLACE], s[flit + FLIT_WAY] = place, way
     s[b + PUT] += 1
     if s[b + PUT] - s[b + GONE] == 1:
-        s[link_wanted(s, n, b) + WANTED] += 1
+        ask(s, n, b)
 
 
 @jit
@@ -109,7 +123,7 @@ def enter(s, n, e, cycle):
             return
         s[e + ENTRY_LEG], s[e + ENTRY_FLIT], s[e + ENTRY_BUFFER] = leg, 0, 0
         s[leg + ENTERED] += 1
-        s[n + FLYING] += 1
+        s[n + FLYING] += s[leg + SINK_COUNT]
     link = s[e + ENTRY_LINK]
     if s[e + ENTRY_BUFFER] == 0:
         s[e + ENTRY_BUFFER] = free_buffer(s, n, link, cycle)
@@ -119,7 +133,8 @@ def enter(s, n, e, cycle):
     if b == 0 or not has_room(s, n, b, cycle):
         return
     s[link + MOVED] += 1
-    fill(s, n, b, cycle + s[n + ROUTER_CYCLES], leg, s[leg + ENTERED] - 1, s[e + ENTRY_FLIT], 0)
+    ready, number = cycle + s[n + ROUTER_CYCLES], s[leg + ENTERED] - 1
+    fill(s, n, b, ready, leg, number, s[e + ENTRY_FLIT], s[leg + FIRST_WAY])
     s[e + ENTRY_FLIT] += 1
     if s[e + ENTRY_FLIT] == s[leg + FLITS]:
         s[b + TAKEN] = 0
@@ -129,10 +144,8 @@ def enter(s, n, e, cycle):
 @jit
 def may_send(s, n, link, b, cycle):
     """Whether the front flit of a buffer may leave over a link in this cycle."""
-    if s[b + PUT] == s[b + GONE] or s[b + LEFT_AT] == cycle:
-        return False
     flit = s[b + FLITS_AT] + s[b + GONE] % s[n + DEPTH] * FLIT_FIELDS
-    if s[flit + READY] > cycle or link_wanted(s, n, b) != link:
+    if s[flit + READY] > cycle or s[b + LEFT_AT] == cycle:
         return False
     if s[link + BUFFERS] == 0:
         return True
@@ -142,47 +155,56 @@ def may_send(s, n, link, b, cycle):
 
 
 @jit
-def move(s, n, link, b, cycle):
-    """Take the front flit of a buffer over a link."""
-    depth = s[n + DEPTH]
-    flit = s[b + FLITS_AT] + s[b + GONE] % depth * FLIT_FIELDS
+def move(s, n, link, b, way, cycle):
+    """Take the front flit of a buffer over a link, which is on its way."""
+    flit = s[b + FLITS_AT] + s[b + GONE] % s[n + DEPTH] * FLIT_FIELDS
     leg, number, place = s[flit + FLIT_LEG], s[flit + FLIT_NUMBER], s[flit + FLIT_PLACE]
     arrival, is_tail = cycle + s[n + LINK_CYCLES], place == s[leg + FLITS] - 1
     if s[link + BUFFERS]:
         if place == 0:
             s[b + ONWARD] = free_buffer(s, n, link, cycle)
             give(s, link, s[b + ONWARD])
-        onward, ready = s[b + ONWARD], arrival + s[n + ROUTER_CYCLES]
-        fill(s, n, onward, ready, leg, number, place, s[flit + FLIT_LINK] + 1)
+        onward = s[b + ONWARD]
+        fill(s, n, onward, arrival + s[n + ROUTER_CYCLES], leg, number, place, way)
         if is_tail:
             s[onward + TAKEN] = 0
-    s[s[b + ROOM_AT] + s[b + GONE] % depth] = arrival
-    s[b + GONE] += 1
-    s[b + LEFT_AT] = cycle
+    s[s[link + ASKS] + s[b + PLACE]] = 0
     s[link + WANTED] -= 1
     s[link + MOVED] += 1
-    if s[b + PUT] > s[b + GONE]:
-        s[link_wanted(s, n, b) + WANTED] += 1
+    s[b + ASKED] -= 1
+    if s[b + ASKED] == 0:
+        leave(s, n, b, cycle)
     if is_tail and s[link + BUFFERS] == 0:
-        arrive(s, n, leg, number, arrival)
+        for at in range(s[way + SINKS], s[way + SINKS_END]):
+            arrive(s, n, s[at], number, arrival)
 
 
 @jit
-def arrive(s, n, leg, number, cycle):
+def leave(s, n, b, cycle):
+    """Let go of the front flit of a buffer, which has left over all its links."""
+    s[s[b + ROOM_AT] + s[b + GONE] % s[n + DEPTH]] = cycle + s[n + LINK_CYCLES]
+    s[b + GONE] += 1
+    s[b + LEFT_AT] = cycle
+    if s[b + PUT] > s[b + GONE]:
+        ask(s, n, b)
+
+
+@jit
+def arrive(s, n, sink, number, cycle):
     """Deliver a packet, and those that overtook it."""
-    size = s[leg + SIZE]
+    size, early = s[sink + SINK_SIZE], s[sink + EARLY]
     s[n + FLYING] -= 1
-    s[s[leg + EARLY] + number % size] = cycle
+    s[early + number % size] = cycle
     while True:
-        slot = s[leg + DELIVERED] % size
-        at = max(s[leg + ARRIVED_AT], s[s[leg + EARLY] + slot])
-        if s[s[leg + EARLY] + slot] == 0:
+        slot = s[sink + DELIVERED] % size
+        if s[early + slot] == 0:
             return
-        s[s[leg + EARLY] + slot] = 0
-        s[leg + ARRIVED_AT] = at
-        s[leg + DELIVERED] += 1
-        following, c = s[leg + FOLLOWING], s[leg + CHANNEL_ROW]
-        s[s[leg + OUT] + slot] = at + s[leg + PAUSE]
+        at = max(s[sink + ARRIVED_AT], s[early + slot])
+        s[early + slot] = 0
+        s[sink + ARRIVED_AT] = at
+        s[sink + DELIVERED] += 1
+        following, c = s[sink + FOLLOWING], s[sink + CHANNEL_ROW]
+        s[s[sink + OUT] + slot] = at + s[sink + PAUSE]
         if following:
             s[following + SENT_COUNT] += 1
         elif c:
@@ -196,12 +218,13 @@ def arrive(s, n, leg, number, cycle):
 @jit
 def take_turns(s, n, link, cycle):
     """Let a link take a flit from the first buffer, after the one it took last, that has one."""
-    first, end, at = s[link + FEEDERS], s[link + FEEDERS_END], s[link + TAKEN_LAST]
-    for _ in range(first, end):
-        at = at + 1 if at + 1 < end else first
-        if may_send(s, n, link, s[at], cycle):
+    feeders, asks = s[link + FEEDERS], s[link + ASKS]
+    count, at = s[link + FEEDERS_END] - feeders, s[link + TAKEN_LAST]
+    for _ in range(count):
+        at = at + 1 if at + 1 < count else 0
+        if s[asks + at] and may_send(s, n, link, s[feeders + at], cycle):
             s[link + TAKEN_LAST] = at
-            move(s, n, link, s[at], cycle)
+            move(s, n, link, s[feeders + at], s[asks + at], cycle)
             return
 
 

@@ -60,55 +60,32 @@ class Words:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where a network lies in the array: its own row, and those of its links and legs."""
+    """Where a network lies in the array: its own row, and those of its links, legs and sinks."""
 
     network: int
     links: list[int]
     legs: list[int]
+    sinks: list[int]
 
 
-def add_network(words: Words, plan: NetworkPlan, sizes: Sequence[int]) -> Rows:
-    """Add a network; sizes[leg]: the packets that the rings of a leg hold."""
+def add_network(
+    words: Words, plan: NetworkPlan, leg_sizes: Sequence[int], sink_sizes: Sequence[int]
+) -> Rows:
+    """Add a network; sizes: the packets that the rings of each leg and sink hold."""
     packets = plan.packets
     network = words.rows(1, fast.NETWORK_FIELDS)[0]
     links = words.rows(len(plan.links), fast.LINK_FIELDS)
     legs = words.rows(len(plan.legs), fast.LEG_FIELDS)
-    buffers = _add_buffers(words, plan)
-    for place, link in enumerate(links):
-        feeders = [b for feeder in plan.feeders(place) for b in buffers[feeder]]
-        first = words.add(feeders or [0])
-        fields = {
-            fast.BUFFERS: buffers[place][0] if buffers[place] else 0,
-            fast.GIVEN: packets.virtual_channels - 1,
-            fast.FEEDERS: first,
-            fast.FEEDERS_END: first + len(feeders),
-            fast.TAKEN_LAST: first + len(feeders) - 1,
-        }
-        words.set(link, fields)
-    for leg, row, size in zip(plan.legs, legs, sizes, strict=True):
-        fields = {
-            fast.PATH: words.add([links[link] for link in leg.links]),
-            fast.FLITS: leg.flits,
-            fast.FOLLOWING: legs[leg.following] if leg.following >= 0 else 0,
-            fast.PAUSE: leg.pause_cycles,
-            fast.KNOWN_AT: row + fast.SENT_COUNT,
-            fast.SIZE: size,
-            fast.ARRIVED_AT: -1,
-        }
-        words.set(row, fields)
-        for ring in (fast.SET_OUT, fast.OUT, fast.EARLY):
-            words.reserve(row + ring, size)
-    for leg, row in zip(plan.legs, legs, strict=True):
-        if leg.following >= 0:
-            words.share(legs[leg.following] + fast.SET_OUT, row + fast.OUT)
+    sinks = words.rows(len(plan.sinks), fast.SINK_FIELDS)
+    _add_links(words, plan, links)
+    _add_legs(words, plan, Rows(network, links, legs, sinks), leg_sizes)
+    _add_sinks(words, plan, Rows(network, links, legs, sinks), sink_sizes)
     first, end = _add_entries(words, plan, links, legs)
     fields = {
         fast.ENTRIES: first,
         fast.ENTRIES_END: end,
         fast.FIRST_LINK: links[0],
         fast.LINKS_END: links[-1] + fast.LINK_FIELDS,
-        fast.FIRST_LEG: legs[0],
-        fast.LEGS_END: legs[-1] + fast.LEG_FIELDS,
         fast.LANES: packets.virtual_channels,
         fast.DEPTH: packets.buffer_flits,
         fast.ROUTER_CYCLES: packets.router_cycles,
@@ -116,7 +93,66 @@ def add_network(words: Words, plan: NetworkPlan, sizes: Sequence[int]) -> Rows:
         fast.ARRIVED: kernel.NEVER,
     }
     words.set(network, fields)
-    return Rows(network, links, legs)
+    return Rows(network, links, legs, sinks)
+
+
+def _add_links(words: Words, plan: NetworkPlan, links: list[int]) -> None:
+    """Fill the rows of links; add their buffers."""
+    buffers = _add_buffers(words, plan)
+    for place, link in enumerate(links):
+        feeders = [b for feeder in plan.feeders(place) for b in buffers[feeder]]
+        for number, b in enumerate(feeders):
+            words.set(b, {fast.PLACE: number})  # the same for every link out of its router
+        first = words.add(feeders)
+        fields = {
+            fast.BUFFERS: buffers[place][0] if buffers[place] else 0,
+            fast.GIVEN: plan.packets.virtual_channels - 1,
+            fast.FEEDERS: first,
+            fast.FEEDERS_END: first + len(feeders),
+            fast.ASKS: words.add([0] * len(feeders)),
+            fast.TAKEN_LAST: len(feeders) - 1,
+        }
+        words.set(link, fields)
+
+
+def _add_legs(words: Words, plan: NetworkPlan, rows: Rows, sizes: Sequence[int]) -> None:
+    """Fill the rows of legs; add their ways."""
+    for leg, row, size in zip(plan.legs, rows.legs, sizes, strict=True):
+        ways = words.rows(len(leg.links), fast.WAY_FIELDS)
+        for place, way in enumerate(ways):
+            branches = [ways[onward] for onward in leg.branches(place)]
+            sinks = [rows.sinks[sink] for sink in leg.sinks if plan.sinks[sink].place == place]
+            first = words.add([*branches, *sinks])
+            fields = {
+                fast.WAY_LINK: rows.links[leg.links[place]],
+                fast.BRANCHES: first,
+                fast.BRANCHES_END: first + len(branches),
+                fast.SINKS: first + len(branches),
+                fast.SINKS_END: first + len(branches) + len(sinks),
+            }
+            words.set(way, fields)
+        fields = {
+            fast.FIRST_WAY: ways[0],
+            fast.FLITS: leg.flits,
+            fast.SINK_COUNT: len(leg.sinks),
+            fast.KNOWN_AT: row + fast.SENT_COUNT,
+            fast.SIZE: size,
+        }
+        words.set(row, fields)
+        words.reserve(row + fast.SET_OUT, size)
+
+
+def _add_sinks(words: Words, plan: NetworkPlan, rows: Rows, sizes: Sequence[int]) -> None:
+    """Fill the rows of sinks; the leg after one has its packets set out where they arrive."""
+    for sink, row, size in zip(plan.sinks, rows.sinks, sizes, strict=True):
+        fields = {fast.PAUSE: sink.pause_cycles, fast.SINK_SIZE: size, fast.ARRIVED_AT: -1}
+        words.set(row, fields)
+        words.reserve(row + fast.OUT, size)
+        words.reserve(row + fast.EARLY, size)
+        if sink.following >= 0:
+            leg = rows.legs[plan.sinks[sink.following].leg]
+            words.set(row, {fast.FOLLOWING: leg})
+            words.share(leg + fast.SET_OUT, row + fast.OUT)
 
 
 def _add_buffers(words: Words, plan: NetworkPlan) -> list[list[int]]:

@@ -35,15 +35,16 @@ _run = _compiled(zlib.crc32(b"".join(Path(path).read_bytes() for path in _SOURCE
 
 
 def arrivals(plan: NetworkPlan, sends: Sequence[tuple[int, int]], cycles: int) -> list[list[int]]:
-    """Arrivals of the packets of each leg in the first `cycles` cycles."""
+    """Arrivals at each sink in the first `cycles` cycles."""
     times: list[list[int]] = [[] for _ in plan.legs]
     for leg, cycle in sends:
         times[leg].append(cycle)
     words = Words(WORDS)
-    rows = add_network(words, plan, [max(1, len(its)) for its in times])
+    sizes = [max(1, len(its)) for its in times]
+    rows = add_network(words, plan, sizes, [sizes[sink.leg] for sink in plan.sinks])
     s = words.array()
     for row, its in zip(rows.legs, times, strict=True):
         s[row + SENT_COUNT] = len(its)
         s[s[row + SET_OUT] : s[row + SET_OUT] + len(its)] = its
     _run(s, rows.network, cycles)
-    return [s[s[row + OUT] : s[row + OUT] + s[row + DELIVERED]].tolist() for row in rows.legs]
+    return [s[s[row + OUT] : s[row + OUT] + s[row + DELIVERED]].tolist() for row in rows.sinks]

@@ -20,7 +20,8 @@ router, in no time (a channel's own latency holds that): packets in order of (cy
 after the other. Where they leave, a link takes one flit a cycle, and always has room. A packet has
 arrived with its tail. Packets of one channel may overtake each other on different virtual
 channels; each goes to the place in its reader's FIFO that was reserved for it, and its reader sees
-them in order. A value for several readers is sent to each in a packet of its own.
+them in order. A packet for several readers, which is one flit, forks where their ways part: it
+leaves its buffer over each link in turn or at once, as they take it, and is gone with the last.
 
 So a packet that meets no other takes hops x (router_cycles + link_cycles) + flits - 1, if buffers
 hold the flits that leave until the first credit is back: 2 x link_cycles + router_cycles of them.
@@ -41,19 +42,20 @@ from dataflow.sim.timing_graph import ChannelPlan
 
 _Flit = tuple[int, int, int, int, int]
 """The first cycle in which it may leave; leg, number of the packet in it, place in the packet, and
-place of the link it came over in the leg."""
+place in the leg of the link it came over."""
 
 
 class _Buffer:
     """The flits of one virtual channel at the end of a link, and what its other end knows of it."""
 
-    __slots__ = ("credits", "flits", "left_at", "number", "onward", "taken")
+    __slots__ = ("branches", "credits", "flits", "left_at", "number", "onward", "taken")
 
     def __init__(self, depth: int):
         self.flits: deque[_Flit] = deque()
         self.credits = deque([0] * depth)  # when each place without a flit may be filled
         self.taken = False  # by a packet whose tail is not in it yet
         self.onward: _Buffer | None = None  # where the packet at its front goes on
+        self.branches = 0  # links that have not taken the flit at its front
         self.left_at = -1  # the last cycle in which a flit left
         self.number = 0  # in the order in which links look at buffers
 
@@ -71,7 +73,7 @@ class _Link:
         self.buffers = buffers
         self.channel = -1  # the virtual channel given away last
         self.taken_last = -1  # the number of the buffer that it took a flit from last
-        self.wanted_by: dict[int, _Buffer] = {}
+        self.wanted_by: dict[int, tuple[_Buffer, int]] = {}  # and its place in the flit's leg
 
     def free_buffer(self, cycle: int) -> int:
         """The next virtual channel, in turn, that a packet can be given; -1 where there is none."""
@@ -107,7 +109,7 @@ class _Entry:
 class Network:
     """The state of a network, cycle by cycle.
 
-    deliver(leg, cycle) is told of every packet that has arrived, those of a leg in order.
+    deliver(sink, cycle) is told of every packet that has arrived, those of a sink in order.
     """
 
     def __init__(self, plan: NetworkPlan, deliver: Callable[[int, int], None]):
@@ -127,11 +129,17 @@ class Network:
         for leg in plan.legs:
             self.entries.setdefault(leg.links[0], _Entry(self.links[leg.links[0]]))
         self.wanted: set[int] = set()
+        self.branches = [
+            [leg.branches(place) for place in range(len(leg.links))] for leg in plan.legs
+        ]
+        self.sinks: dict[tuple[int, int], list[int]] = {}
+        for number, sink in enumerate(plan.sinks):
+            self.sinks.setdefault((sink.leg, sink.place), []).append(number)
         self.sent = [0] * len(plan.legs)
-        self.early: list[dict[int, int]] = [{} for _ in plan.legs]
-        self.delivered = [0] * len(plan.legs)
-        self.arrived_at = [-1] * len(plan.legs)
-        self.open = 0  # packets sent and not arrived
+        self.early: list[dict[int, int]] = [{} for _ in plan.sinks]
+        self.delivered = [0] * len(plan.sinks)
+        self.arrived_at = [-1] * len(plan.sinks)
+        self.open = 0  # arrivals to come of packets sent
         self.flits_moved = [0] * len(plan.links)
 
     def send(self, leg: int, cycle: int) -> None:
@@ -139,7 +147,7 @@ class Network:
         entry = self.entries[self.plan.legs[leg].links[0]]
         heappush(entry.waiting, (cycle, leg, self.sent[leg]))
         self.sent[leg] += 1
-        self.open += 1
+        self.open += len(self.plan.legs[leg].sinks)
 
     def tick(self, cycle: int) -> None:
         """Work out one cycle, with all packets known that set out until then."""
@@ -151,6 +159,8 @@ class Network:
             taken = self._next_of(link, cycle)
             if taken is not None:
                 self._move(number, link, taken, cycle)
+                if not link.wanted_by:
+                    self.wanted.discard(number)
 
     def _enter(self, entry: _Entry, cycle: int) -> None:
         """Bring the next flit of an entry's packet into the first router's buffers."""
@@ -178,23 +188,25 @@ class Network:
             self._want(buffer)
 
     def _want(self, buffer: _Buffer) -> None:
-        """Let a buffer ask for the link that its front flit takes next."""
+        """Let a buffer ask for the links that its front flit takes next."""
         _, leg, _, _, place = buffer.flits[0]
-        number = self.plan.legs[leg].links[place + 1]
-        self.links[number].wanted_by[buffer.number] = buffer
-        self.wanted.add(number)
+        for onward in self.branches[leg][place]:
+            number = self.plan.legs[leg].links[onward]
+            self.links[number].wanted_by[buffer.number] = (buffer, onward)
+            self.wanted.add(number)
+        buffer.branches = len(self.branches[leg][place])
 
     def _next_of(self, link: _Link, cycle: int) -> _Buffer | None:
         """The buffer from which a link takes a flit in this cycle."""
         first = link.taken_last + 1
-        turn = sorted(link.wanted_by, key=lambda number: (number < first, number))
-        return next(
-            (b for b in map(link.wanted_by.get, turn) if self._may_send(link, b, cycle)), None
-        )
+        for number in sorted(link.wanted_by, key=lambda number: (number < first, number)):
+            buffer, _ = link.wanted_by[number]
+            if self._may_send(link, buffer, cycle):
+                return buffer
+        return None
 
-    def _may_send(self, link: _Link, buffer: _Buffer | None, cycle: int) -> bool:
+    def _may_send(self, link: _Link, buffer: _Buffer, cycle: int) -> bool:
         """Whether a buffer's front flit may leave over a link in this cycle."""
-        assert buffer is not None
         ready, _, _, flit, _ = buffer.flits[0]
         if ready > cycle or buffer.left_at == cycle:
             return False
@@ -207,9 +219,8 @@ class Network:
 
     def _move(self, number: int, link: _Link, buffer: _Buffer, cycle: int) -> None:
         """Take the front flit of a buffer over a link."""
-        _, leg, packet, flit, place = buffer.flits.popleft()
-        buffer.credits.append(cycle + self.link_cycles)
-        buffer.left_at = cycle
+        _, leg, packet, flit, _ = buffer.flits[0]
+        _, place = link.wanted_by.pop(buffer.number)
         link.taken_last = buffer.number
         self.flits_moved[number] += 1
         arrival, is_tail = cycle + self.link_cycles, flit == self.plan.legs[leg].flits - 1
@@ -218,31 +229,38 @@ class Network:
                 buffer.onward = link.give(cycle)
             onward = buffer.onward
             assert onward is not None
-            self._fill(onward, (arrival + self.router_cycles, leg, packet, flit, place + 1))
+            self._fill(onward, (arrival + self.router_cycles, leg, packet, flit, place))
             if is_tail:
                 onward.taken, buffer.onward = False, None
-        del link.wanted_by[buffer.number]
-        if not link.wanted_by:
-            self.wanted.discard(number)
+        buffer.branches -= 1
+        if not buffer.branches:
+            self._leave(buffer, cycle)
+        if is_tail and not link.buffers:
+            for sink in self.sinks[leg, place]:
+                self._arrive(sink, packet, arrival)
+
+    def _leave(self, buffer: _Buffer, cycle: int) -> None:
+        """Let go of the front flit of a buffer, which has left over all its links."""
+        buffer.flits.popleft()
+        buffer.credits.append(cycle + self.link_cycles)
+        buffer.left_at = cycle
         if buffer.flits:
             self._want(buffer)
-        if is_tail and not link.buffers:
-            self._arrive(leg, packet, arrival)
 
-    def _arrive(self, leg: int, packet: int, cycle: int) -> None:
+    def _arrive(self, sink: int, packet: int, cycle: int) -> None:
         """Deliver a packet, and those that overtook it."""
-        early = self.early[leg]
+        early = self.early[sink]
         early[packet] = cycle
-        following, pause = self.plan.legs[leg].following, self.plan.legs[leg].pause_cycles
-        while self.delivered[leg] in early:
-            at = max(self.arrived_at[leg], early.pop(self.delivered[leg]))
-            self.arrived_at[leg] = at
-            self.delivered[leg] += 1
+        its = self.plan.sinks[sink]
+        while self.delivered[sink] in early:
+            at = max(self.arrived_at[sink], early.pop(self.delivered[sink]))
+            self.arrived_at[sink] = at
+            self.delivered[sink] += 1
             self.open -= 1
-            if following >= 0:
-                self.send(following, at + pause)
+            if its.following >= 0:
+                self.send(self.plan.sinks[its.following].leg, at + its.pause_cycles)
             else:
-                self.deliver(leg, at)
+                self.deliver(sink, at)
 
 
 class NetworkChannel(Channel):
@@ -250,7 +268,7 @@ class NetworkChannel(Channel):
 
     __slots__ = ("flight_cycles", "leg", "process")
 
-    def __init__(self, plan: ChannelPlan, capacity: int, process: NetworkProcess, leg: int):
+    def __init__(self, plan: ChannelPlan, capacity: int, process: NetworkProcess, place: int):
         super().__init__(
             plan.name,
             capacity,
@@ -261,16 +279,20 @@ class NetworkChannel(Channel):
         )
         self.sent = [0] * plan.initial
         self.late_by: list[int] = [0] * plan.initial
-        self.leg, self.process = leg, process
-        self.flight_cycles = process.network.plan.flight_cycles(leg)
-        process.channels[leg] = self
+        network = process.network.plan
+        sink = network.first_sinks[place]
+        self.leg = network.sinks[sink].leg if process.leads(place) else -1
+        self.process = process
+        self.flight_cycles = network.flight_cycles(sink)
+        process.channels[network.last_sink(sink)] = self
 
     def push(self, times: Sequence[int]) -> None:
-        """Send a packet for each firing in `times`."""
+        """Send a packet for each firing in `times`, unless another channel's is for it too."""
         self.written += len(times)
         setting_out = [at + self.latency_cycles for at in times]
         self.sent += setting_out
-        self.process.send(self.leg, setting_out)
+        if self.leg >= 0:
+            self.process.send(self.leg, setting_out)
 
     def pushed(self) -> None:
         """Nothing to see for a reader until the network delivers."""
@@ -293,14 +315,13 @@ class NetworkProcess:
     def __init__(self, env: Environment, plan: NetworkPlan):
         self.env = env
         self.network = Network(plan, self._deliver)
-        self.last_legs: dict[int, int] = {}
-        for first in plan.first_legs.values():
-            leg = first
-            while plan.legs[leg].following >= 0:
-                leg = plan.legs[leg].following
-            self.last_legs[leg] = first
+        self.leaders = set(plan.leaders().values())
         self.channels: dict[int, NetworkChannel] = {}
         self.idle: Event | None = None
+
+    def leads(self, place: int) -> bool:
+        """Whether it is the channel with this place whose pushes send packets."""
+        return place in self.leaders
 
     def send(self, leg: int, cycles: Sequence[int]) -> None:
         """Let packets of a leg set out."""
@@ -310,8 +331,8 @@ class NetworkProcess:
             idle, self.idle = self.idle, None
             idle.succeed()
 
-    def _deliver(self, leg: int, cycle: int) -> None:
-        self.channels[self.last_legs[leg]].arrive(cycle)
+    def _deliver(self, sink: int, cycle: int) -> None:
+        self.channels[sink].arrive(cycle)
 
     def run(self) -> Generator[Event, None, None]:
         """The process: a cycle at a time, until all that was sent has arrived."""

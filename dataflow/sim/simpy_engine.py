@@ -83,12 +83,12 @@ class Run:
     def _channels(self) -> list[Channel]:
         """The channels: a wire each, but those that cross a shared network."""
         network, pushes = self.network, _most_pushes(self.graph)
-        legs = {} if network is None else network.network.plan.first_legs
+        crossing = {} if network is None else network.network.plan.first_sinks
         found: list[Channel] = []
         for place, plan in enumerate(self.graph.channels):
             capacity = min(plan.capacity, plan.initial + max(1, pushes[place]))
-            if network is not None and place in legs:
-                found.append(NetworkChannel(plan, capacity, network, legs[place]))
+            if network is not None and place in crossing:
+                found.append(NetworkChannel(plan, capacity, network, place))
             else:
                 found.append(
                     Channel(

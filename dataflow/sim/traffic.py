@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dataflow.errors import did_you_mean
-from dataflow.network_plan import Leg, Links, NetworkPlan
+from dataflow.network_plan import Links, NetworkPlan
 from dataflow.program import Site
 from dataflow.sim.network import Network
 from dataflow.sim.result import EngineError
@@ -43,13 +43,13 @@ class Point:
 def mesh(rows: int, columns: int, packets: Packets, flits: int = 1) -> NetworkPlan:
     """Return a mesh with a leg from each node to each other, sources first, in row-major order."""
     cells = [(row, column) for row in range(rows) for column in range(columns)]
-    links, legs = Links(), []
+    links = Links()
     for source in cells:
         for sink in cells:
             if sink != source:
                 path = links.path(("from", source), _row_then_column(source, sink), ("to", sink))
-                legs.append(Leg(path, flits))
-    return NetworkPlan(packets, tuple(links.ends), tuple(legs))
+                links.leg([path], flits)
+    return links.plan(packets, {})
 
 
 def _row_then_column(source: Site, sink: Site) -> list[Site]:
