@@ -61,6 +61,10 @@ def product_sides(
     return (batch, m, n, k) if wide else None
 
 
+THREE_GROUPS = 12
+"""Warps of three warp groups (Gluon's text): each has a power of two of a tile's rows."""
+
+
 def power_of_two(points: int) -> int:
     """Return the least power of two that is at least `points`.
 
@@ -121,8 +125,12 @@ def _faults(
             f"{where}.{field}: axis must be named once, got {axis!r} again" for axis in twice
         ]
     for axis, tile in plan.tile.items():
-        if tile != power_of_two(tile):
-            faults.append(f"{where}.tile.{axis}: tile must be a power of two, got {tile}")
+        shares = 3 if plan.warps == THREE_GROUPS and tile % 3 == 0 else 1
+        if tile // shares != power_of_two(tile // shares):
+            faults.append(
+                f"{where}.tile.{axis}: tile must be a power of two"
+                f"{', or three times one,' if plan.warps == THREE_GROUPS else ''} got {tile}"
+            )
         if axis in extents and axis not in {*plan.grid, *plan.loop, *plan.unroll}:
             faults.append(
                 f"{where}.tile.{axis}: a tiled axis must be in grid, loop or unroll, got none"

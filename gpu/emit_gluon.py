@@ -3,6 +3,7 @@
     source(plan)            the module's text, one @gluon.jit kernel a kernel of the plan
     arguments(plan, kernel) what each parameter is: a pointer, or a descriptor of boxes
     options(plan, kernel)   what to launch it with
+    resident(plan, kernel)  how many programs a core
 
 A kernel with products in a loop over tiles that the copy engine can move becomes three kinds of
 warps. One loader warp fills rings of tiles; `kernel.warps / 4` warp groups take them, each with its
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from gpu.blocks import Argument, pointer
 from gpu.emit_gluon_boxes import swizzle
 from gpu.emit_gluon_layout import Layout, Ring, buffer, laid_out, shared_bytes
-from gpu.emit_gluon_text import Consumer, longest_first
+from gpu.emit_gluon_text import Consumer, begin, end
 from gpu.emit_gluon_tiles import TYPES
 from gpu.emit_triton import Text
 from gpu.plan import Kernel, Load, Plan, Store
@@ -83,9 +84,20 @@ def options(plan: Plan, kernel: Kernel) -> dict[str, int]:
     """
     layout = laid_out(plan, kernel)
     made = {"num_warps": layout.warps}
-    if layout.rings and layout.groups == 1 and 2 * shared_bytes(layout) <= SHARED_BYTES:
+    if _two_fit(layout):
         made["maxnreg"] = CORE_REGISTERS // (2 * 2 * THREADS)
     return made
+
+
+def resident(plan: Plan, kernel: Kernel) -> int:
+    """Return how many programs a core share all tiles, 0 where each tile has its own."""
+    layout = laid_out(plan, kernel)
+    return 0 if not layout.persistent else 2 if _two_fit(layout) else 1
+
+
+def _two_fit(layout: Layout) -> bool:
+    """Whether a core has registers and shared memory for two programs with a loader."""
+    return bool(layout.rings) and layout.groups == 1 and 2 * shared_bytes(layout) <= SHARED_BYTES
 
 
 def _arguments(layout: Layout) -> tuple[Argument, ...]:
@@ -223,20 +235,22 @@ class Loader(Text):
         """All lines of the loader's function, after its first."""
         loop = self.layout.loop
         assert loop is not None
-        self._programs()
-        longest_first(self, self.layout)
+        begin(self, self.layout)
         step = f"{loop.axis.replace('.', '_')}_step"
         self.put(f"for {step} in range(0, {self._bound(loop.stop, self.axes[loop.axis].loop)}):")
         self.depth += 1
         for ring in self.layout.rings:
             self._fill(ring, step)
+        self.depth -= 1
+        end(self, self.layout)
         return self.lines
 
     def _fill(self, ring: Ring, step: str) -> None:
-        groups, place = self.layout.groups, f"{step} % {ring.depth}"
+        count = self.layout.count_of(step)
+        groups, place = self.layout.groups, f"{count} % {ring.depth}"
         full = f"{ring.name}_full.index({place})"
         # a ring starts out empty: the first turn's wait is for a turn that never was
-        turn = f"{step} // {ring.depth} & 1 ^ 1"
+        turn = f"{count} // {ring.depth} & 1 ^ 1"
         self.put(f"mbarrier.wait({ring.name}_empty.index({place}), {turn})")
         self.put(f"mbarrier.expect({full}, {ring.bytes(groups)})")
         for tile in ring.tiles:

@@ -70,16 +70,15 @@ class Flights(Tiles):
     def slot(self, run: Pass, ring: str) -> str:
         """The text of the place in the ring at the step of a pass."""
         found = next(r for r in self.layout.rings if r.name == ring)
-        if run.step.isdigit():
-            return str(int(run.step) % found.depth)
-        return f"{run.step} % {found.depth}"
+        step = self.layout.count_of(run.step)
+        return str(int(step) % found.depth) if step.isdigit() else f"{step} % {found.depth}"
 
     def full_tiles(self, ring: Ring) -> None:
         """Wait until the ring's tiles of the step at hand are there."""
         assert self.run is not None
         if ring.name not in self.run.waited:
             self.run.waited.add(ring.name)
-            step = self.run.step
+            step = self.layout.count_of(self.run.step)
             turn = f"{step} // {ring.depth} & 1"
             if step.isdigit():
                 turn = str(int(step) // ring.depth & 1)

@@ -123,6 +123,24 @@ class Layout:
         """The parameter through which boxes like this one are moved."""
         return self.descriptors[box.tensor, box.view, box.block]
 
+    @property
+    def persistent(self) -> bool:
+        """Whether a program works on tile after tile, so that loads never wait for results.
+
+        Not where the tiles' loops differ in length, as the hardware hands programs out by who is
+        done, nor where groups that are not at the same tile would share what a tile works out.
+        """
+        loop = self.loop
+        even = loop is not None and loop.stop is None and bool(self.kernel.grid)
+        own = self.groups == 1 or all(held.shared_out for held in self.buffers())
+        return bool(self.rings) and even and own
+
+    def count_of(self, step: str) -> str:
+        """The text of the steps that the rings have seen before a step of the loop."""
+        if not self.persistent:
+            return step
+        return "done" if step == "0" else f"(done + {step})"
+
     def count(self, tile: Tile | Held) -> int:
         """Boxes of a tile: one for each group, or one for all."""
         return self.groups if tile.shared_out else 1

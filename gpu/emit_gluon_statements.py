@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpu.emit_gluon_flights import Flights
-from gpu.emit_gluon_layout import Layout
+from gpu.emit_gluon_layout import Layout, buffer
 from gpu.emit_gluon_tiles import TYPES
 from gpu.module import GpuError
 from gpu.orders import operands
@@ -116,6 +116,8 @@ class Statements(Flights):
         found = self.layout.held.get(out.name)
         if found is None or found[0].name != out.name:
             return
+        if self.layout.persistent and buffer(found[0]) in {name for *_, name in self.layout.stores}:
+            self.put("tma.store_wait(0)")  # of the tile before
         self.put(f"{self.held_text(out)}.store({out.name})")
         self.put("fence_async_shared()")
 
@@ -169,7 +171,7 @@ class Statements(Flights):
             if len(box.block) > 2:
                 whole += f".reshape([{box.matrix[0]}, {box.matrix[1]}])"
             whole += "" if arg.axes == box.axes else ".permute((1, 0))"
-            if self.run is not None or self.stored:
+            if self.run is not None or self.stored or self.layout.persistent:
                 self.put("tma.store_wait(0)")
             self.put(f"{whole}.store({arg.name})")
             self.put("fence_async_shared()")

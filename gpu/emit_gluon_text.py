@@ -23,19 +23,17 @@ class Consumer(Statements):
 
     def body_lines(self) -> list[str]:
         """All lines of the group's function, after its first."""
-        self._programs()
-        longest_first(self, self.layout)
-        start = list(self.lines)
-        self.lines = []
+        begin(self, self.layout)
         for statement in early_outside(self.kernel.body):
             if isinstance(statement, Loop):
                 self._main(statement)
             else:
                 self.statement(statement)
         self.flush()
+        end(self, self.layout)
         if self.stored:
             self.put("tma.store_wait(0)")
-        return [*start, *self.lane_lines, *self.lines]
+        return [*self.lane_lines, *self.lines]
 
     def _main(self, loop: Loop) -> None:
         self.flush()
@@ -135,10 +133,14 @@ class Consumer(Statements):
         outs = ", ".join(dot.out.name for dot in dots)
         into = ", ".join(dot.acc.name for dot in dots if dot.acc is not None)
         self.put(f"{into} = warpgroup_mma_wait(num_outstanding={len(dots)}, deps=[{outs}])")
-        before = f"{ring.name}_empty.index(({step} + {ring.depth - 1}) % {ring.depth})"
+        count, depth = self.layout.count_of(step), ring.depth
+        before = f"{ring.name}_empty.index(({count} + {depth - 1}) % {depth})"
         self.put(f"mbarrier.arrive({before}, count=1, pred={step} > 0)")
         self.depth -= 1
         self.put(f"{into} = warpgroup_mma_wait(num_outstanding=0, deps=[{into}])")
+        if self.layout.persistent:
+            last = f"{self.layout.count_of(stop)} + {depth - 1}"
+            self.put(f"mbarrier.arrive({ring.name}_empty.index(({last}) % {depth}), count=1)")
 
     def _overlapped(self, loop: Loop, stop: str) -> None:
         """The first stage of each step beside the second stage of the step before."""
@@ -193,7 +195,31 @@ class Consumer(Statements):
         return not any(value.name in local for value in values)
 
 
-def longest_first(text: Text, layout: Layout) -> None:
+def begin(text: Text, layout: Layout) -> None:
+    """Where a program is: its number on each axis of the grid, for one tile or tile after tile.
+
+    `done` counts the steps of the tiles before: rings go on where they were.
+    """
+    if layout.persistent:
+        text.put("done = 0")
+        text.put(
+            f"for tile in range(gl.program_id(0), {layout.kernel.programs}, gl.num_programs(0)):"
+        )
+        text.depth += 1
+        text.program = "tile"
+    text._programs()
+    _longest_first(text, layout)
+
+
+def end(text: Text, layout: Layout) -> None:
+    """The end of a tile, where more of them follow."""
+    if layout.persistent:
+        assert layout.loop is not None
+        text.put(f"done += {text.axes[layout.loop.axis].loop}")
+        text.depth -= 1
+
+
+def _longest_first(text: Text, layout: Layout) -> None:
     """Turn the order of an axis of the grid along which the loop grows.
 
     Programs start in the order of their numbers; the short ones come last and fill the gaps.

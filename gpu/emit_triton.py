@@ -130,7 +130,7 @@ class Text(Forms):
         grid = list(kernel.grid)
         if not grid:
             return
-        self.put("program = tl.program_id(0)")
+        self.put(f"program = {self.program}")
         if kernel.group is not None and len(grid) > 1:
             grid = self._grouped(grid, *kernel.group)
         for place, axis in enumerate(grid):

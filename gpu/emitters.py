@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu import emit_gluon, emit_triton
+from gpu.axes import THREE_GROUPS
 from gpu.blocks import Argument
 from gpu.module import GpuError
 from gpu.plan import Kernel, Plan
@@ -14,11 +15,20 @@ from gpu.plan import Kernel, Plan
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel of the text: its parameters, and the options of its launch."""
+    """One kernel of the text: its parameters, and the options of its launch.
+
+    resident: programs a core that work on all tiles by turns; 0 where each tile has its program.
+    """
 
     kernel: Kernel
     arguments: tuple[Argument, ...]
     options: Mapping[str, int]
+    resident: int = 0
+
+    def programs(self, cores: int) -> int:
+        """Programs to launch on a card of so many cores."""
+        tiles = self.kernel.programs
+        return min(tiles, self.resident * cores) if self.resident else tiles
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,14 @@ class Printed:
 def printed(plan: Plan, emitter: str = "triton", interpreted: bool = False) -> Printed:
     """Return the text of `plan`. Raises GpuError where Gluon cannot print it or be interpreted."""
     if emitter == "triton":
+        faults = [
+            f"kernel {k.name}: warps must be a power of two in Triton, got {k.warps}; "
+            "Gluon's text has three warp groups"
+            for k in plan.kernels
+            if k.warps == THREE_GROUPS
+        ]
+        if faults:
+            raise GpuError(faults)
         text = emit_triton.source(plan, interpreted)
         launches = [
             Launch(
@@ -45,7 +63,13 @@ def printed(plan: Plan, emitter: str = "triton", interpreted: bool = False) -> P
         raise GpuError("emitter: must be triton in the interpreter, got gluon; Gluon has none")
     text = emit_gluon.source(plan)
     launches = [
-        Launch(k, emit_gluon.arguments(plan, k), emit_gluon.options(plan, k)) for k in plan.kernels
+        Launch(
+            k,
+            emit_gluon.arguments(plan, k),
+            emit_gluon.options(plan, k),
+            emit_gluon.resident(plan, k),
+        )
+        for k in plan.kernels
     ]
     return Printed(emitter, text, tuple(launches))
 

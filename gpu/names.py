@@ -15,6 +15,8 @@ RESERVED = frozenset(keyword.kwlist) | {
     "first",
     "members",
     "group",
+    "tile",
+    "done",
     "copy_in",
     "copy_out",
     "fence_async_shared",

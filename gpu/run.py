@@ -70,6 +70,7 @@ class Compiled:
         }
         self._launches = [(getattr(self._module, one.kernel.name), one) for one in made.launches]
         self._zeroed = _zeroed(self.graph, self.plan)
+        self._cores = 0 if where != "gpu" else cores(self.device)
         self.key = register(self)
 
     def __call__(self, *tensors: Any, **named: Any) -> Any:
@@ -95,7 +96,7 @@ class Compiled:
             if one.kernel.cooperative:
                 options["launch_cooperative_grid"] = True
             given = (passed(memory[place.tensor], place, emitter) for place in one.arguments)
-            function[(one.kernel.programs,)](*given, **options)
+            function[(one.programs(self._cores),)](*given, **options)
         return [memory[tensor.name] for tensor in self.plan.outputs]
 
     def blank(self) -> list[Any]:
@@ -199,6 +200,13 @@ def device_name(where: str) -> str:
     import torch
 
     return torch.cuda.get_device_name(0)
+
+
+def cores(device: Any) -> int:
+    """Cores (streaming multiprocessors) of a card."""
+    import torch
+
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def versions() -> dict[str, str]:

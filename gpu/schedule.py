@@ -11,7 +11,7 @@
         group: {i: 8}        # tiles of i that stay together in the grid, for the L2 cache
         unroll: [s]          # axes written out tile by tile (point by point without a tile)
         reload: [t2.c]       # values read from memory again at every step, not held over the loop
-        warps: 8
+        warps: 8             # 12: Gluon's three warp groups, a tile's rows shared out in threes
         stages: 3            # loop steps whose loads are in flight
         descriptors: true    # loads and stores through the copy engine, where they fit
 
@@ -56,7 +56,7 @@ class KernelSchedule(_Part):
     group: Annotated[dict[Name, Count], Field(max_length=1)] = Field(default_factory=dict)
     unroll: Names = ()
     reload: Names = ()
-    warps: Literal[1, 2, 4, 8, 16, 32] = 4
+    warps: Literal[1, 2, 4, 8, 12, 16, 32] = 4
     stages: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
     descriptors: bool = False
 

@@ -24,6 +24,7 @@ class Forms:
         self.axes = kernel.axes
         self.lines: list[str] = []
         self.depth = 1
+        self.program = "tl.program_id(0)"
 
     def put(self, text: str) -> None:
         """Add a line."""

@@ -226,7 +226,7 @@ class Machine:
         self.changed = threading.Condition()
         self.failed: list[BaseException] = []
         self.local = threading.local()
-        self.program = 0
+        self.program, self.programs = 0, 1
 
     # --- products and copies -------------------------------------------------------------------
 
@@ -319,6 +319,7 @@ class Machine:
             SliceLayout=layout,
             DotOperandLayout=layout,
             program_id=lambda axis: Tile(np.int64(self.program)),
+            num_programs=lambda axis: Tile(np.int64(self.programs)),
             arange=lambda start, end, layout: Tile(np.arange(start, end, dtype=np.int64)),
             full=lambda shape, value, dtype, layout: Tile(np.full(shape, value, dtype.numpy)),
             convert_layout=lambda tile, layout: Tile(_bare(tile)),
@@ -395,10 +396,10 @@ def _store(pointer: Pointer, tile: Tile, mask: Tile | None = None) -> None:
         pointer.memory[offset[inside]] = values[inside]
 
 
-def run_program(text: str, name: str, arguments: list[Any], program: int) -> None:
-    """Run the kernel `name` of a module's text for one program."""
+def run_program(text: str, name: str, arguments: list[Any], program: int, programs: int) -> None:
+    """Run the kernel `name` of a module's text for one program of so many."""
     machine = Machine()
-    machine.program = program
+    machine.program, machine.programs = program, programs
     code = re.sub(r"^from [^\n(]*(\([^)]*\))?$", "", text, flags=re.MULTILINE)
     names: dict[str, Any] = {
         "gluon": types.SimpleNamespace(jit=lambda function: function),

@@ -15,8 +15,9 @@ from dataflow.reference import constant
 from dataflow.request import Request, read_settings, request
 from gpu import check as checking
 from gpu.default_schedule import default_schedule
-from gpu.emit_gluon import arguments, options, source
+from gpu.emit_gluon import options, source
 from gpu.emit_gluon_layout import laid_out
+from gpu.emitters import printed
 from gpu.lower import lower
 from gpu.module import GpuError
 from gpu.plan import Plan, Tensor
@@ -25,6 +26,7 @@ from tests.gpu import gluon_machine
 from tests.gpu.gluon_machine import BFLOAT16, FLOAT16, FLOAT32, Descriptor, Pointer, run_program
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gpu"
+CORES = 2
 DTYPES = {"bf16": BFLOAT16, "fp16": FLOAT16, "fp32": FLOAT32}
 GEMM = "i=256 j=256 k=200"
 CASES = {
@@ -45,6 +47,10 @@ CASES = {
     "attention_groups": (
         "heads=4 n=192 d=16 kv_heads=2 causal=true block=16",
         {"tile": {"n": 128}, "warps": 8, "stages": 3},
+    ),
+    "attention_thirds": (
+        "heads=2 n=200 d=32 causal=true block=32",
+        {"tile": {"n": 192}, "warps": 12, "stages": 2},
     ),
     "fft_conv": ("batch=4 channels=2 n=4096 pair=true", {"warps": 4, "stages": 2}),
     "fft_conv_gated": (
@@ -71,14 +77,15 @@ class OnNumpy:
 
     def __init__(self, graph: object, plan: Plan):
         self.graph, self.plan, self.source = graph, plan, source(plan)
+        self.launches = printed(plan, "gluon").launches
 
     def launch(self, inputs: list[torch.Tensor], poison: bool = False) -> list[torch.Tensor]:
         memory = {tensor.name: self._memory(tensor) for tensor in self.plan.tensors.values()}
         for tensor, given in zip(self.plan.inputs, inputs, strict=True):
             memory[tensor.name][...] = given.to(torch.float64).numpy()
-        for kernel in self.plan.kernels:
+        for one in self.launches:
             given = []
-            for argument in arguments(self.plan, kernel):
+            for argument in one.arguments:
                 tensor = self.plan.tensors[argument.tensor]
                 array, dtype = memory[tensor.name], DTYPES[tensor.type]
                 if argument.block is None:
@@ -86,8 +93,9 @@ class OnNumpy:
                 else:
                     view = array.reshape(argument.view_shape)
                     given.append(Descriptor(view, dtype, argument.block))
-            for program in range(kernel.programs):
-                run_program(self.source, kernel.name, given, program)
+            programs = one.programs(CORES)
+            for program in range(programs):
+                run_program(self.source, one.kernel.name, given, program, programs)
         return [torch.as_tensor(memory[t.name].astype(np.float64)) for t in self.plan.outputs]
 
     def _memory(self, tensor: Tensor) -> np.ndarray:
@@ -147,6 +155,20 @@ def test_tiles_taken_too_early_or_never_given_back_are_found(
         assert not runs_well(made)
 
 
+def test_a_result_has_left_before_the_next_tile_takes_its_memory() -> None:
+    asked, plan = planned("gemm")
+    made = OnNumpy(asked.graph, plan)
+    given = [torch.ones(t.shape) for t in plan.inputs]
+    given[1][:, 128:] = 2.0  # two programs: each makes its rows' left tile, then the right one
+    right = torch.full((256, 256), 200.0).double()
+    right[:, 128:] = 400.0
+    assert made.launch(given)[0].equal(right)
+    early = made.source.replace("tma.store_wait(0)", "pass", 1)
+    assert early != made.source
+    made.source = early
+    assert not made.launch(given)[0].equal(right)
+
+
 def runs_well(made: OnNumpy) -> bool:
     """Whether every barrier ends and every output is a number."""
     try:
@@ -178,6 +200,27 @@ def test_scores_of_a_step_are_in_flight_beside_the_values_of_the_step_before() -
     assert "v_d_ring.index((m_b_step - 1) % 2)" in turn
     # causal: the longest rows of the grid start first
     assert text.count("n_program = 4 - n_program") == 2
+
+
+def test_equal_tiles_are_shared_by_as_many_programs_as_fit_the_card() -> None:
+    # 256 x 256 in 128 x 128: 4 tiles; two groups and a loader have a core to themselves
+    (one,) = printed(planned("gemm")[1], "gluon").launches
+    assert [one.programs(cores) for cores in (3, 132)] == [3, 4]
+    # 256 x 256 in 64 x 128: 8 tiles, two programs of one group a core
+    (one,) = printed(planned("gemm_one_group")[1], "gluon").launches
+    assert [one.programs(cores) for cores in (3, 132)] == [6, 8]
+    # causal tiles differ: a program each, handed out to cores as they are done; 2 heads of 5 tiles
+    (one,) = printed(planned("attention_causal")[1], "gluon").launches
+    assert one.programs(3) == 10
+
+
+def test_three_groups_have_a_third_of_the_rows_each() -> None:
+    _, plan = planned("attention_thirds")
+    text = source(plan)
+    assert "], [4, 4, 1], [160, 160, 24])" in text
+    assert "n_lane = group * 64" in text
+    with pytest.raises(GpuError, match="warps must be a power of two in Triton, got 12"):
+        printed(plan, "triton")
 
 
 def test_two_programs_of_one_group_fit_a_core() -> None:

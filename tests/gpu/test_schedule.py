@@ -54,4 +54,4 @@ def test_a_sum_over_two_loops_is_a_fault(tmp_path) -> None:
 def test_a_faulty_kernel_is_no_missing_kernel(tmp_path) -> None:
     (key, warps) = faults(tmp_path, "kernels:\n  - gird: [i]\n    warps: 3\n")
     assert "did you mean grid?" in key
-    assert warps == "3:12: kernels[0].warps must be one of 1, 2, 4, 8, 16, 32, got 3"
+    assert warps == "3:12: kernels[0].warps must be one of 1, 2, 4, 8, 12, 16, 32, got 3"
