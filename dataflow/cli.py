@@ -276,6 +276,10 @@ def simulate(
     max_cycles: Annotated[
         int | None, typer.Option(min=1, help="Stop at this cycle and report what had run.")
     ] = None,
+    why: Annotated[
+        int | None,
+        typer.Option(min=1, help="List so many links of the chain of causes behind the end."),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw placement, routes and utilisation (.png).")
     ] = None,
@@ -288,6 +292,8 @@ def simulate(
     from dataflow.request import RequestError, write_arrays
 
     _check_engine(engine, times_only=no_values)
+    if why and engine == "fast":
+        raise RequestError("--why: the fast engine keeps no causes; leave --engine out")
     if no_values and (inputs or outputs):
         raise RequestError("--no-values: it must stand without --inputs and --outputs, got both")
     if plot and plot.suffix not in PICTURES:
@@ -297,14 +303,14 @@ def simulate(
     task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
     arrays = None if no_values else _arrays(task, inputs, seed)
     mapped = task.map()
-    result, stopped = _run(mapped, arrays, engine, max_cycles)
+    result, stopped = _run(mapped, arrays, engine, max_cycles, why=bool(why) or not no_values)
     check, reason = None, "interrupted"
     try:
         check, reason = _judge(task, arrays, result)
     except KeyboardInterrupt:  # the run has ended: its figures are worth printing
         print("interrupted; the values were not checked", file=sys.stderr)
         stopped = True
-    made = _report(task, mapped, result, check, reason, explain=explain, as_json=json_)
+    made = _report(task, mapped, result, check, reason, why=why, explain=explain, as_json=json_)
     if outputs:
         with _writing(outputs):
             write_arrays(outputs, result.outputs)
@@ -349,7 +355,12 @@ def _arrays(task: Task, file: Path | None, seed: int) -> dict[str, Any]:
 
 
 def _run(
-    mapped: Mapped, arrays: Mapping[str, Any] | None, engine: str, max_cycles: int | None
+    mapped: Mapped,
+    arrays: Mapping[str, Any] | None,
+    engine: str,
+    max_cycles: int | None,
+    *,
+    why: bool,
 ) -> tuple[Result, bool]:
     """Simulate with a progress bar; the second result says whether the user stopped it."""
     from dataflow.progress import shown
@@ -365,6 +376,7 @@ def _run(
                 engine=engine,
                 progress=progress,
                 max_cycles=max_cycles,
+                why=why,
             ), False
     except Interrupted as stop:
         print("interrupted; what had run:", file=sys.stderr)
@@ -393,14 +405,15 @@ def _report(
     check: Check | None,
     reason: str,
     *,
+    why: int | None,
     explain: bool,
     as_json: bool,
 ) -> Report:
     """Print the report, as tables or JSON, and return it."""
-    from dataflow import render
+    from dataflow import render, render_why
     from dataflow.explain import definition
     from dataflow.report import as_json as to_json
-    from dataflow.report import report
+    from dataflow.report import links_json, report
     from mapping.bounds import bound, program_bound
 
     asked = task.request
@@ -416,18 +429,33 @@ def _report(
         engine=result.engine,
         check=check,
         unchecked_because=reason,
+        untraced_because=_untraced(result),
         reasons=_reasons(mapped),
     )
-    if not as_json:
-        _print(render.render(made))
+    terms = render.terms_of(made)
+    if why and made.chain:
+        terms = tuple(dict.fromkeys((*terms, *render_why.terms_of(made.chain, why))))
+    if as_json:
+        data = to_json(made)
+        if why and made.chain:
+            data["critical"]["links"] = links_json(made.chain, why)
         if explain:
-            _print(render.explain(render.terms_of(made)))
+            data["terms"] = {term: definition(term) for term in terms}
+        _print_json(data)
         return made
-    terms = render.terms_of(made) if explain else ()
-    _print_json(
-        {**to_json(made), **({"terms": {t: definition(t) for t in terms}} if terms else {})}
-    )
+    _print(render.render(made))
+    if why and made.chain:
+        _print(render_why.why(made.chain, why))
+    if explain:
+        _print(render.explain(terms))
     return made
+
+
+def _untraced(result: Result) -> str:
+    """Why a run has no chain of causes."""
+    if result.engine == "fast":
+        return "the fast engine keeps no causes; --why 20 runs the other one"
+    return "--why 20 traces the run" if result.complete else "the run was interrupted"
 
 
 def _reasons(mapped: Mapped) -> dict[str, str]:

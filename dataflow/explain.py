@@ -12,6 +12,8 @@ DEFINITIONS: dict[str, str] = {
     "distance": "Cycles divided by the bound; 1.00 is as fast as the machine can be.",
     "mapping bound": "Cycles that this mapping cannot go below: the firings of its busiest unit,"
     " its busiest scratchpad, or the off-chip bytes it moves at the peak rate.",
+    "critical": "The resource in which the chain of causes behind the run's end spent the most"
+    " cycles, and on what; --why lists the chain, docs/accounting.md says how it is found.",
     "utilisation": "Firings of compute units times their initiation interval, summed over all"
     " cells of all chains, as a share of the machine's compute units times the cycles of the run.",
     "compute units": "Cells of the grid that compute, used of those there are; a chain of"
@@ -22,6 +24,13 @@ DEFINITIONS: dict[str, str] = {
     "off-chip written": "Bytes of whole bursts written to off-chip memory.",
     "off-chip useful": "Bytes of those bursts that the kernel asked for.",
     "off-chip rate": "Bytes read and written divided by the time, beside the peak rate.",
+    "row hits": "Bursts whose row was open already in their bank.",
+    "row misses": "Bursts that found no row open in their bank, as after a refresh, and those that"
+    " found another row open, which had to be closed first.",
+    "refreshes": "Refreshes of all memory channels until their last burst, and the most cycles that"
+    " those of one channel took, in which none of its rows was open.",
+    "rate a channel": "Bytes that a memory channel moved divided by the time, the least and the"
+    " most of all channels.",
     "values": "The outputs that the units computed, tile by tile, beside a float64 evaluation of"
     " the kernel; docs/values.md derives the bound on the error from the machine's number types.",
     "largest error": "The largest absolute difference from float64 over all elements.",
@@ -47,7 +56,8 @@ DEFINITIONS: dict[str, str] = {
     "place": "Where the channel's data waits: in a FIFO, in a scratchpad or off-chip.",
     "copies": "Units or channels of that name, which unrolling makes; shares are their means.",
     "depth": "Beats that a FIFO holds, those in flight included, or tiles that a scratchpad holds.",
-    "peak": "The most tokens that were in the channel at once.",
+    "peak": "The most tokens that were in the channel at once, or whole tiles in the scratchpad; -"
+    " for a running state, or the store of a deep FIFO, whose channel has a row of its own.",
     "bytes": "Bytes that the scratchpads take, all copies and buffers together.",
     "because": "Why the buffer is there and as deep as it is, derived from the schedule.",
     "firings a second": "Firings of all units divided by the seconds that the simulation took.",
@@ -56,6 +66,24 @@ DEFINITIONS: dict[str, str] = {
     " changes.",
     "model version": "Version of the rules of time; results of one version can be compared, and the"
     " CHANGELOG says by how much modelled time changed between versions.",
+    "resource": "What the cycles of the chain went to: a unit, a channel or off-chip memory, copies"
+    " taken together.",
+    "spent on": "How the resource spent them.",
+    "share": "Cycles as a share of the run.",
+    "links": "Stretches of the chain.",
+    "since": "The first cycle of the stretch; it ends where the next one begins.",
+    "interval": "A unit's own initiation intervals: nothing that it needed came later.",
+    "pipeline": "From a unit's firing to its result.",
+    "wires": "A token's way through its channel, hop by hop.",
+    "room": "A free slot's way back to the writer that waited for it.",
+    "generator": "A load's or store's requests, one a cycle, and their way to memory.",
+    "burst": "Data moving over the pins of a memory channel.",
+    "row": "A memory channel that closes and opens rows, or may not open one yet.",
+    "refresh": "A memory channel that is refreshed and opens its rows again.",
+    "group": "Bursts of one bank group, kept further apart than those of two.",
+    "turn": "A memory channel that changes between reads and writes.",
+    "access": "From a burst's turn on the pins to its data, or acknowledgement, at the generator.",
+    "end": "The cycle of the last event itself.",
     "reference": "Published cycles of the case.",
     "error": "Cycles divided by the published cycles, minus one.",
     "mean absolute error": "Mean over the cases of the error without its sign.",

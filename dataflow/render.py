@@ -89,6 +89,7 @@ def _summary(report: Report) -> list[tuple[str, str]]:
         (term("bound by"), bound.by),
         (term("distance"), f"{report.distance:.2f} x the bound"),
         (term("mapping bound"), f"{own.cycles:,} cycles, by {own.by}"),
+        (term("critical"), critical(report)),
         (term("utilisation"), f"{report.utilisation:.1%}"),
         (term("compute units"), f"{report.compute_cells} of {report.compute_units}"),
         (term("memory units"), f"{report.memory_cells} of {report.memory_units}"),
@@ -96,6 +97,16 @@ def _summary(report: Report) -> list[tuple[str, str]]:
         (term("wall time"), f"{report.wall_seconds:.2f} s"),
         (term("firings a second"), _per_second(report)),
     ]
+
+
+def critical(report: Report) -> str:
+    """Return the resource that the chain of causes names, with what its cycles went to."""
+    if report.chain is None:
+        return f"not traced: {report.untraced_because}"
+    name, parts = report.chain.critical()
+    cycles = sum(part.cycles for part in parts)
+    most = ", ".join(f"{part.kind} {_share(part.cycles, report.cycles)}" for part in parts[:4])
+    return f"{name}, {_share(cycles, report.cycles)} of the run ({most})"
 
 
 def _per_second(report: Report) -> str:
@@ -112,7 +123,35 @@ def _traffic(report: Report) -> list[tuple[str, str]]:
         (term("off-chip written"), quantity(report.written_bytes)),
         (term("off-chip useful"), quantity(report.useful_bytes)),
         (term("off-chip rate"), f"{rate / 1e9:.1f} GB/s{share}"),
+        *_banks(report),
     ]
+
+
+def _banks(report: Report) -> list[tuple[str, str]]:
+    """The rows that bursts met and the refreshes, where the machine's banks are described."""
+    bursts = sum(row.bursts for row in report.banks)
+    if not bursts:
+        return []
+    hits, misses, conflicts = (
+        sum(getattr(row, name) for row in report.banks)
+        for name in ("row_hits", "row_misses", "row_conflicts")
+    )
+    rates = [f"{rate / 1e9:.1f}" for rate in sorted(report.banks_bytes_per_s)]
+    spread = " to ".join(dict.fromkeys((rates[0], rates[-1])))
+    return [
+        (term("row hits"), f"{hits / bursts:.1%} of {bursts:,} bursts"),
+        (term("row misses"), f"{misses:,} with no row open, {conflicts:,} with another"),
+        (term("refreshes"), _refreshes(report)),
+        (term("rate a channel"), f"{spread} GB/s, {len(report.banks)} channels"),
+    ]
+
+
+def _refreshes(report: Report) -> str:
+    count = sum(row.refreshes for row in report.banks)
+    if not count:
+        return "none in a run as short"
+    most = max(row.refresh_cycles for row in report.banks)
+    return f"{count:,}, of at most {most:,} cycles a channel ({_share(most, report.cycles)})"
 
 
 def _values(report: Report) -> list[tuple[str, str]]:
@@ -203,7 +242,7 @@ def _buffers(report: Report) -> RenderableType:
         table.add_column(term(name), justify="right" if right else "left", overflow="fold")
     shown = sorted(report.buffers, key=lambda row: (row.ordinary, -(row.bytes or 0), -row.depth))
     for row in shown[:DEEPEST]:
-        peak = "" if row.peak is None else f"{row.peak:,}"
+        peak = "-" if row.peak is None else f"{row.peak:,}"
         size = "" if row.bytes is None else quantity(row.bytes)
         cells = (row.name, row.place, str(row.copies), f"{row.depth:,}", peak, size, row.because)
         add(table, *cells)

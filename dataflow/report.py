@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from dataflow.chain import Chain
 from dataflow.check import Check
 from dataflow.program import Channel, Program, Scratchpad
 
@@ -41,6 +42,21 @@ class UnitAccount(Protocol):
     def firings(self) -> int: ...
 
 
+class BankCounts(Protocol):
+    """What the report reads of the banks of one memory channel (`dataflow.sim.result`)."""
+
+    @property
+    def row_hits(self) -> int: ...
+    @property
+    def row_misses(self) -> int: ...
+    @property
+    def row_conflicts(self) -> int: ...
+    @property
+    def refreshes(self) -> int: ...
+    @property
+    def refresh_cycles(self) -> int: ...
+
+
 class OffChipTraffic(Protocol):
     """What the report reads of the off-chip totals (`dataflow.sim.result`)."""
 
@@ -52,6 +68,8 @@ class OffChipTraffic(Protocol):
     def useful_bytes(self) -> int: ...
     @property
     def requests(self) -> int: ...
+    @property
+    def channels(self) -> Sequence[BankCounts]: ...
 
 
 class RunResult(Protocol):
@@ -71,6 +89,8 @@ class RunResult(Protocol):
     def wall_seconds(self) -> float: ...
     @property
     def complete(self) -> bool: ...
+    @property
+    def chain(self) -> Chain | None: ...
 
 
 class BoundParts(Protocol):
@@ -101,7 +121,9 @@ class BufferRow:
     """Channels or scratchpads between two nodes: where data waits, how much fits, and why.
 
     Copies of an unrolled node have one each: `depth` and `peak` are of the fullest of the `copies`,
-    `bytes` of all of them together. `ordinary` ones are FIFOs no deeper than the machine's own.
+    `bytes` of all of them together. `peak` counts a scratchpad's whole tiles, and is None for one
+    without a tile to hand over: a running state, or the store of a deep FIFO, which has a row of
+    its own. `ordinary` ones are FIFOs no deeper than the machine's own.
     """
 
     name: str
@@ -112,6 +134,23 @@ class BufferRow:
     bytes: int | None
     because: str
     ordinary: bool = False
+
+
+@dataclass(frozen=True)
+class BankRow:
+    """What the banks of one memory channel did; `bytes` are those of all its bursts."""
+
+    row_hits: int
+    row_misses: int
+    row_conflicts: int
+    refreshes: int
+    refresh_cycles: int
+    bytes: int
+
+    @property
+    def bursts(self) -> int:
+        """Bursts moved."""
+        return self.row_hits + self.row_misses + self.row_conflicts
 
 
 @dataclass(frozen=True)
@@ -146,6 +185,9 @@ class Report:
     wall_seconds: float
     check: Check | None
     unchecked_because: str = ""
+    banks: Sequence[BankRow] = ()
+    chain: Chain | None = None
+    untraced_because: str = ""
 
     @property
     def seconds(self) -> float:
@@ -167,6 +209,11 @@ class Report:
     def bytes_per_s(self) -> float:
         """Off-chip bytes moved, both ways, a second."""
         return (self.read_bytes + self.written_bytes) / self.seconds if self.cycles else 0.0
+
+    @property
+    def banks_bytes_per_s(self) -> tuple[float, ...]:
+        """Bytes that each memory channel moved a second, where its banks are described."""
+        return tuple(row.bytes / self.seconds if self.cycles else 0.0 for row in self.banks)
 
     def stalls(self, kinds: Iterable[str] | None = None) -> dict[str, int]:
         """Unit-cycles lost by class, summed over the units of `kinds` (all of them by default)."""
@@ -201,16 +248,29 @@ def buffer_rows(
     for channel in program.channels:
         if channel.kind == "data":
             fifos.setdefault(edge_name(channel.name), []).append(channel)
-    rows = [_pad_row(name, group, reasons) for name, group in pads.items()]
+    rows = [_pad_row(name, group, reasons, program, peaks) for name, group in pads.items()]
     rows += [_fifo_row(name, group, peaks, reasons, program) for name, group in fifos.items()]
     return tuple(sorted(rows, key=lambda row: (row.place == "fifo", -row.depth, row.name)))
 
 
-def _pad_row(name: str, pads: Sequence[Scratchpad], reasons: Mapping[str, str]) -> BufferRow:
+def _pad_row(
+    name: str,
+    pads: Sequence[Scratchpad],
+    reasons: Mapping[str, str],
+    program: Program,
+    peaks: Mapping[str, int],
+) -> BufferRow:
     depth = max(pad.depth for pad in pads)
     usual = "filled once and kept" if depth == 1 else "one tile fills while another is read"
     size = sum(pad.bytes for pad in pads)
-    return BufferRow(name, "scratchpad", len(pads), depth, None, size, reasons.get(name) or usual)
+    ends = {(writer, reader) for pad in pads for writer in pad.writers for reader in pad.readers}
+    whole = [
+        peaks.get(channel.name, 0)
+        for channel in program.channels
+        if channel.kind == "tile" and (channel.writer, channel.reader) in ends
+    ]
+    peak = max(whole, default=None)
+    return BufferRow(name, "scratchpad", len(pads), depth, peak, size, reasons.get(name) or usual)
 
 
 def _fifo_row(
@@ -252,11 +312,13 @@ def report(
     engine: str,
     check: Check | None,
     unchecked_because: str = "",
+    untraced_because: str = "",
     reasons: Mapping[str, str] | None = None,
 ) -> Report:
     """Gather the figures of a run of `program` that gave `result`."""
     machine = program.machine
     traffic = result.off_chip
+    burst_bytes = machine.off_chip.burst_bytes
     return Report(
         kernel=kernel,
         sizes=dict(sizes),
@@ -286,7 +348,22 @@ def report(
         wall_seconds=result.wall_seconds,
         check=check,
         unchecked_because=unchecked_because,
+        banks=tuple(_bank_row(counts, burst_bytes) for counts in traffic.channels),
+        chain=result.chain,
+        untraced_because=untraced_because,
     )
+
+
+def _bank_row(counts: BankCounts, burst_bytes: int) -> BankRow:
+    row = BankRow(
+        counts.row_hits,
+        counts.row_misses,
+        counts.row_conflicts,
+        counts.refreshes,
+        counts.refresh_cycles,
+        bytes=0,
+    )
+    return replace(row, bytes=row.bursts * burst_bytes)
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -320,11 +397,36 @@ def as_json(report: Report) -> dict[str, Any]:
             "written": report.written_bytes,
             "useful": report.useful_bytes,
         },
+        "banks": [
+            {**vars(row), "bytes_per_s": rate}
+            for row, rate in zip(report.banks, report.banks_bytes_per_s, strict=True)
+        ],
+        "critical": critical_json(report.chain, report.untraced_because),
         "values": values_json(report.check, report.unchecked_because),
         "buffers": [vars(buffer) for buffer in report.buffers],
         "firings": report.firings,
         "wall_seconds": report.wall_seconds,
     }
+
+
+def critical_json(chain: Chain | None, because: str = "") -> dict[str, Any]:
+    """Return the resource that the chain of causes names, and all that the chain was spent on."""
+    if chain is None:
+        return {"traced": False, "because": because}
+    name, parts = chain.critical()
+    cycles = sum(part.cycles for part in parts)
+    return {
+        "traced": True,
+        "resource": name,
+        "cycles": cycles,
+        "share": cycles / chain.cycles if chain.cycles else 0.0,
+        "parts": [vars(part) for part in chain.parts()],
+    }
+
+
+def links_json(chain: Chain, count: int) -> list[dict[str, Any]]:
+    """Return the last `count` links of a chain, in order of time."""
+    return [{**vars(link), "cycles": link.cycles} for link in chain.last(count)]
 
 
 def _unit_json(unit: UnitRow) -> dict[str, Any]:

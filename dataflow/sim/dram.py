@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -40,6 +41,13 @@ from hwspecs.dram import Dram
 
 FOUR = 4
 """Openings that a window of tFAW holds."""
+WAITS = ("", "row", "refresh", "group", "turn")
+"""What may hold a burst back beyond its reach and the burst before it: nothing; its row, which
+others of its bank or the limits of opening keep shut; a refresh; the spacing of bursts in its bank
+group; the bus, which changes direction."""
+
+Watch = Callable[[int, int, tuple[int, int, int], str], None]
+"""Told of each burst granted: unit, number, (column, column + tCCD_S, end), and its wait."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +168,7 @@ class DramChannel:
         self.refresh_at = times.refi
         self.refreshed = 0
         self.hits = self.misses = self.conflicts = self.refreshes = 0
+        self.watch: Watch | None = None
 
     def ask(self, unit: int, request: Request) -> None:
         """Take a request of the generator of declaration `unit`."""
@@ -183,7 +192,11 @@ class DramChannel:
                 self._refresh()
                 continue  # what comes first may be another
             self.queues[unit].popleft()
+            wait = self._wait(at, column, request) if self.watch else ""
             end = self._grant(at, column, request)
+            if self.watch:
+                free = min(end, column + self.times.ccd_s)
+                self.watch(unit, request.number, (column, free, end), wait)
             self.turn = max(at, column + self.times.ccd_s - self.times.rc)
             granted.append((unit, request.number, end))
 
@@ -220,6 +233,21 @@ class DramChannel:
         else:
             other = max(self.group_written[group] + times.wtr_l, self.written + times.wtr_s)
         return max(at, ready, bus, other)
+
+    def _wait(self, at: int, column: int, request: Request) -> str:
+        """Which of WAITS kept a request from its column; in a tie the first that the rule names."""
+        times, group, bank = self.times, request.place.group, self.banks[request.place.bank]
+        if column <= max(request.reach * times.parts, self.column + times.ccd_s):
+            return ""
+        if bank.row != request.place.row:
+            opened = self._open(at, request)
+            if opened + times.rcd == column:
+                # a refresh leaves no row open, and says itself when the bank may open one
+                refreshed = bank.row < 0 and bank.open_at == opened == self.refreshed
+                return "refresh" if refreshed else "row"
+        if self.group_column[group] + times.ccd_l == column:
+            return "group"
+        return "turn"
 
     def _grant(self, at: int, column: int, request: Request) -> int:
         """Open the row where it is not, read or write at `column`; return when the burst ends."""

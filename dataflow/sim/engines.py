@@ -24,6 +24,7 @@ def simulate(
     engine: str = "auto",
     progress: Progress | None = None,
     max_cycles: int | None = None,
+    why: bool = False,
 ) -> Result:
     """Run `program` and return its cycles, account and outputs.
 
@@ -33,6 +34,7 @@ def simulate(
         for all others. `Result.engine` says which ran.
     progress: called now and then with firings done, firings in all, and the cycle reached.
     max_cycles: firings at this cycle or later do not happen; the result is then not complete.
+    why: note the cause of every firing, some 30 bytes each, for `Result.chain`; "simpy" only.
 
     Raises ProgramError where units and channels do not fit together, DeadlockError where nothing
     can move, Interrupted (with what had run) on a KeyboardInterrupt, and EngineError where the
@@ -48,9 +50,14 @@ def simulate(
             "simulate: engine must be simpy where values are wanted, got 'fast';"
             " pass values=False for times only"
         )
+    if engine == "fast" and why:
+        raise EngineError(
+            "simulate: engine must be simpy where the chain of causes is wanted, got 'fast';"
+            " leave why out for times only"
+        )
     long = sum(unit.firings for unit in program.units) >= WORTH_COMPILING
-    if engine == "simpy" or with_values or (engine == "auto" and not long):
-        return simpy_engine.run(program, inputs if with_values else None, progress, max_cycles)
+    if engine == "simpy" or with_values or why or (engine == "auto" and not long):
+        return simpy_engine.run(program, inputs if with_values else None, progress, max_cycles, why)
     try:
         from dataflow.sim import fast_engine  # Numba takes a while to load
     except ImportError as error:

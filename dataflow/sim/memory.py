@@ -23,12 +23,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Generator
 from fractions import Fraction
+from functools import partial
 from operator import itemgetter
 from typing import Protocol
 
 from simpy import Environment, Event
 from simpy.events import EventPriority
 
+from dataflow.sim.bursts import BurstLog
 from dataflow.sim.dram import DramChannel, Request, locate, timing
 from dataflow.sim.result import DramCounts
 from hwspecs import Machine
@@ -72,6 +74,7 @@ class Memory:
         self.stepwise = False  # other units may ask, by way of a shared network, in any cycle
         self.idle: Event | None = None
         self.reads = self.writes = 0
+        self.log: BurstLog | None = None
         self.set_up(machine)
 
     def set_up(self, machine: Machine) -> None:
@@ -86,8 +89,15 @@ class Memory:
         self.free = [0] * self.channels
         self.pending: list[tuple[int, int, int, Asker]] = []
 
+    def record(self, log: BurstLog) -> None:
+        """Note every burst of the run in `log`."""
+        self.log = log
+        log.parts = self.parts
+
     def submit(self, cycle: int, place: int, address: int, generator: Asker) -> None:
         """Take a request that reaches memory at `cycle`; `place` orders those of one cycle."""
+        if self.log is not None:
+            self.log.asked(place, cycle)
         self.take(cycle, place, address, generator)
         if self.idle is not None:
             idle, self.idle = self.idle, None
@@ -126,10 +136,12 @@ class Memory:
         count = bisect_right(self.pending, horizon, key=itemgetter(0))
         batch, self.pending = self.pending[:count], self.pending[count:]
         parts, free = self.parts, self.free
-        for cycle, _, address, generator in batch:
+        for cycle, unit, address, generator in batch:
             place = address // self.interleave_bytes % self.channels
             start = max(free[place], cycle * parts)
             free[place] = end = start + (self.write_parts if generator.writes else self.read_parts)
+            if self.log is not None:
+                self.log.moved(place, unit, generator.known_back, (start, end, end))
             self.count(generator)
             generator.back(-(-end // parts) + self.latency_cycles)
         for generator in dict.fromkeys(request[3] for request in batch):
@@ -159,6 +171,13 @@ class DramMemory(Memory):
         self.generators: dict[int, Asker] = {}
         self.asked: dict[int, int] = {}
         self.early: dict[int, dict[int, int]] = {}
+
+    def record(self, log: BurstLog) -> None:
+        """Note every burst of the run in `log`."""
+        log.parts = self.times.parts
+        self.log = log
+        for channel, row in enumerate(self.rows):
+            row.watch = partial(log.moved, channel)
 
     def take(self, cycle: int, place: int, address: int, generator: Asker) -> None:
         """Let the channel of the burst have the request."""

@@ -184,7 +184,6 @@ class AddressGenerator:
                 )
                 check_in_flight(self.unit, self.tensor, found, self.outstanding)
                 self.tiles[key] = coords, found  # the arrays are kept, so their ids hold
-            self.useful_elems += found.useful_elems
             yield found
 
     def issue(self, at: int, address: int) -> None:
@@ -217,6 +216,7 @@ class LoadGenerator(AddressGenerator):
         self.used = 0
         asked = 0
         for tile in self.points():
+            self.useful_elems += tile.useful_elems
             self.needs.extend(asked + need for need in tile.needs)
             self.ends.extend(asked + end for end in tile.ends)
             asked += len(tile.addresses)
@@ -276,6 +276,7 @@ class StoreGenerator(AddressGenerator):
         self.written = 0
         asked = 0
         for tile in self.points():
+            self.useful_elems += tile.useful_elems
             ends = [asked + end for end in tile.ends]
             self.ends.extend(ends)
             self.allowed.extend(ends)

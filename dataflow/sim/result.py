@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dataflow.chain import Chain
 from dataflow.sim.account import Account
 
 
@@ -47,7 +48,8 @@ class Result:
     cycles: the last arrival + 1. outputs: arrays by output name, float64 copies of what the
     machine computed (empty in a timing-only run). channel_peaks: the most slots of each channel
     taken at once, tokens in flight and credits on their way back included. complete: False where
-    the run was cut short; everything then covers what had run. engine: which one ran.
+    the run was cut short; everything then covers what had run. engine: which one ran. chain: what
+    stood behind the run's end, where it was asked for.
     """
 
     cycles: int
@@ -59,6 +61,7 @@ class Result:
     wall_seconds: float = 0.0
     complete: bool = True
     engine: str = "simpy"
+    chain: Chain | None = field(default=None, compare=False)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from simpy import Environment, Event
 
 from dataflow import network_plan
 from dataflow.program import Access, Program
-from dataflow.sim import account, timing_graph
+from dataflow.sim import account, critical, timing_graph
+from dataflow.sim.bursts import BurstLog
 from dataflow.sim.channel import Channel
 from dataflow.sim.coordinates import Walker
 from dataflow.sim.deadlock import Blocked, DeadlockError, judge
@@ -33,6 +35,7 @@ from dataflow.sim.offchip import (
     StoreGenerator,
     tensor_of,
 )
+from dataflow.sim.recording import Recording
 from dataflow.sim.result import Interrupted, OffChip, Result
 from dataflow.sim.timing_graph import TimingGraph
 from dataflow.sim.values import Values
@@ -45,10 +48,16 @@ def run(
     inputs: Mapping[str, Any] | None,
     progress: Progress | None = None,
     max_cycles: int | None = None,
+    why: bool = False,
 ) -> Result:
     """Return the times of `program` and, with inputs, its values; raises as `simulate` does."""
     graph = timing_graph.build(program, keep_points=inputs is not None)
-    return Run(program, graph, inputs, progress, max_cycles).go()
+    made = Run(program, graph, inputs, progress, max_cycles)
+    if not why:
+        return made.go()
+    made.record()
+    result = made.go()
+    return replace(result, chain=critical.chain(made, result.cycles))
 
 
 class Run:
@@ -79,6 +88,7 @@ class Run:
         self.memory: Memory | None = None
         self.generators = self._generators()
         self.values = None if inputs is None else Values(program, inputs, self.walker)
+        self.recording: Recording | None = None
 
     def _channels(self) -> list[Channel]:
         """The channels: a wire each, but those that cross a shared network."""
@@ -119,6 +129,14 @@ class Run:
                 self.env, place, unit, tensor, machine, self.memory, self.walker
             )
         return found
+
+    def record(self) -> None:
+        """Note the cause of every firing and burst to come."""
+        log = BurstLog()
+        queues = [generator.queue for generator in self.generators.values()]
+        self.recording = Recording(len(self.units), self.channels, queues, log)
+        if self.memory is not None:
+            self.memory.record(log)
 
     def go(self) -> Result:
         """Run to the end and return the result."""
@@ -200,6 +218,8 @@ class Run:
                         times = fire_many(gate, unit, known, ii_cycles)
                     if self.values is not None:
                         self.values.fired(place, unit.fired, times)
+                    if self.recording is not None:
+                        self.recording.fired(place, gate, times, ii_cycles)
                     move(gate, times)
                     count -= known
                     unit.last_fired = times[-1]

@@ -39,6 +39,33 @@ def test_simulate_prints_the_same_cycles_as_its_json(tileloom) -> None:
     assert "what each figure means" in outcome.out
 
 
+def test_simulate_says_why_and_its_links_end_with_the_run(tileloom) -> None:
+    data = tileloom("simulate", *SMALL, "--why", "5", "--json").json
+    critical = data["critical"]
+    assert sum(part["cycles"] for part in critical["parts"]) == data["cycles"]
+    assert len(critical["links"]) == 5
+    assert critical["links"][-1]["until"] == data["cycles"]
+    printed = tileloom("simulate", *SMALL, "--why", "5", "--explain").out
+    assert f"{critical['resource']}, {critical['share']:.1%} of the run" in printed
+    assert "the last 5 of" in printed
+
+
+def test_simulate_of_times_alone_is_traced_where_asked(tileloom) -> None:
+    times = ("simulate", *SMALL, "--no-values", "--json")
+    assert tileloom(*times, "--why", "1").json["critical"]["traced"]
+    plain = tileloom(*times).json["critical"]
+    assert plain == {"traced": False, "because": "--why 20 traces the run"}
+    refused = tileloom(*times, "--engine", "fast", "--why", "1")
+    assert refused.code == 2
+    assert "--why: the fast engine keeps no causes" in refused.err
+
+
+def test_simulate_on_banks_counts_their_rows(tileloom) -> None:
+    data = tileloom("simulate", "dot_product", "--set", "n=4096", "--hw", "plasticine").out
+    # 2 x 4096 elements of 4 B in bursts of 64 B
+    assert "of 512 bursts" in data
+
+
 def test_simulate_twice_gives_the_same_figures(tileloom) -> None:
     first, second = (tileloom("simulate", *SMALL, "--json").json for _ in range(2))
     for data in (first, second):

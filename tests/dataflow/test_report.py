@@ -4,13 +4,17 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
+from dataflow.chain import Chain
 from dataflow.check import Check, OutputCheck
 from dataflow.explain import DEFINITIONS
 from dataflow.render import VALIDATION_TERMS, explain, quantity, render, seconds, terms_of
-from dataflow.report import STALLS, BufferRow, Report, UnitRow, as_json
+from dataflow.render_why import terms_of as why_terms
+from dataflow.render_why import why
+from dataflow.report import STALLS, BankRow, BufferRow, Report, UnitRow, as_json, links_json
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,20 @@ def _unit(name: str, kind: str, cells: int, busy: int, **stalls: int) -> UnitRow
 def _output(name: str, error: float, bound: float, passed: bool = True) -> OutputCheck:
     return OutputCheck(name, error, bound, error, bound, 1.0, True, passed)
 
+
+# 60 cycles in which the two copies of c fire, 39 of two memory channels, and the last cycle.
+CHAIN = Chain(
+    names=(
+        ("interval", "c@i0"),
+        ("interval", "c@i1"),
+        ("burst", "memory channel 0"),
+        ("row", "memory channel 1"),
+        ("end", "store c"),
+    ),
+    since=np.array([0, 20, 30, 60, 90, 99]),
+    places=np.array([0, 2, 1, 0, 3, 4], np.int32),
+    cycles=100,
+)
 
 REPORT = Report(
     kernel="gemm",
@@ -60,12 +78,18 @@ REPORT = Report(
     firings=190,
     wall_seconds=0.5,
     check=Check((_output("c", 1e-6, 2e-6), _output("d", 1e-9, 1e-3)), "float64 NumPy"),
+    banks=(BankRow(7, 1, 0, 2, 26, 512), BankRow(3, 1, 1, 2, 13, 320)),
+    chain=CHAIN,
 )
 
 
 def _printed(report: Report) -> str:
+    return _text(render(report))
+
+
+def _text(what: RenderableType) -> str:
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(render(report))
+    console.print(what)
     return console.export_text()
 
 
@@ -144,9 +168,59 @@ def test_render_prints_the_worst_output_beside_its_bound() -> None:
 
 
 def test_explain_prints_a_sentence_a_term() -> None:
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(explain(["cycles", "bound"]))
-    assert DEFINITIONS["bound"][:60] in console.export_text()
+    assert DEFINITIONS["bound"][:60] in _text(explain(["cycles", "bound"]))
+
+
+def test_critical_resource_takes_copies_and_memory_channels_together() -> None:
+    name, parts = CHAIN.critical()
+    assert (name, [(part.kind, part.cycles, part.links) for part in parts]) == (
+        "c",
+        [("interval", 80, 3)],
+    )
+    assert [(p.resource, p.kind, p.cycles) for p in CHAIN.parts()] == [
+        ("c", "interval", 80),
+        ("off-chip memory", "burst", 10),
+        ("off-chip memory", "row", 9),
+        ("store c", "end", 1),
+    ]
+    assert "c, 80.0% of the run (interval 80.0%)" in _printed(REPORT)
+
+
+def test_as_json_has_the_critical_resource_and_all_parts_of_the_chain() -> None:
+    data = as_json(REPORT)["critical"]
+    assert (data["traced"], data["resource"], data["cycles"], data["share"]) == (True, "c", 80, 0.8)
+    assert sum(part["cycles"] for part in data["parts"]) == 100
+    untraced = dataclasses.replace(REPORT, chain=None, untraced_because="no causes")
+    assert as_json(untraced)["critical"] == {"traced": False, "because": "no causes"}
+    assert "not traced: no causes" in _printed(untraced)
+
+
+def test_why_lists_the_last_links_backwards() -> None:
+    assert links_json(CHAIN, 2) == [
+        {"since": 90, "until": 99, "kind": "row", "resource": "memory channel 1", "cycles": 9},
+        {"since": 99, "until": 100, "kind": "end", "resource": "store c", "cycles": 1},
+    ]
+    text = _text(why(CHAIN, 2))
+    assert "the last 2 of 6 links" in text
+    assert text.index("99 ") < text.index("90 ")
+    for term in why_terms(CHAIN, 2):
+        assert DEFINITIONS[term].endswith(".")
+        assert term in text
+    assert "the last 6 of 6 links" in _text(why(CHAIN, 50))
+
+
+def test_report_counts_rows_refreshes_and_rates_of_memory_channels() -> None:
+    # 13 bursts in 100 ns: 512 B and 320 B make 5.12 and 3.2 GB/s
+    assert REPORT.banks_bytes_per_s == pytest.approx((5.12e9, 3.2e9))
+    text = _printed(REPORT)
+    assert "76.9% of 13 bursts" in text
+    assert "2 with no row open, 1 with another" in text
+    assert "4, of at most 26 cycles a channel (26.0%)" in text
+    assert "3.2 to 5.1 GB/s, 2 channels" in text
+    row = as_json(REPORT)["banks"][1]
+    assert row["bytes_per_s"] == pytest.approx(3.2e9)
+    assert (row["row_hits"], row["row_misses"], row["row_conflicts"]) == (3, 1, 1)
+    assert "row hits" not in _printed(dataclasses.replace(REPORT, banks=()))
 
 
 def test_quantities_read_in_their_unit() -> None:

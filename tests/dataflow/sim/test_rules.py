@@ -36,6 +36,7 @@ class Literal:
         self.channels = {c.name: c for c in program.channels}
         self.times = {u.name: [] for u in program.units}
         self.gaps = {u.name: {"waiting": 0, "blocked": 0} for u in program.units}
+        self.causes = {u.name: [] for u in program.units}
         left = {u.name: list(settings_of(u)) for u in program.units}
         moved = True
         while moved:
@@ -57,7 +58,7 @@ class Literal:
             if place >= len(self.arrivals[name]):
                 return False
             kind = "blocked" if self.channels[name].kind == "credit" else "waiting"
-            needs.append((self.arrivals[name][place], kind))
+            needs.append((self.arrivals[name][place], kind, (self.channels[name], place, True)))
             if uses:
                 pops.append(name)
         for port in unit.outputs:
@@ -66,13 +67,17 @@ class Literal:
                 place = len(self.pushes[name])
                 if place >= len(self.credits[name]):
                     return False
-                needs.append((self.credits[name][place], "blocked"))
+                cause = self.channels[name], place, False
+                needs.append((self.credits[name][place], "blocked", cause))
                 pushes.append(name)
         times = self.times[unit.name]
         free = times[-1] + unit.ii_cycles if times else 0
-        at = max([free, *(time for time, _ in needs)])
-        if at > free:
-            self.gaps[unit.name][next(kind for time, kind in needs if time == at)] += at - free
+        at = max([free, *(time for time, *_ in needs)])
+        charge, cause = next(
+            (each[1:] for each in needs if each[0] == at > free), ("waiting", None)
+        )
+        self.gaps[unit.name][charge] += at - free
+        self.causes[unit.name].append(cause)
         times.append(at)
         for name in pops:
             self.pops[name].append(at)

@@ -1,0 +1,59 @@
+"""Prints the chain of causes behind a run's end: what it was spent on, and its last links."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dataflow.chain import Chain
+from dataflow.render import add, term
+
+PARTS = 12
+PART_COLUMNS = ("resource", "spent on", "cycles", "share", "links")
+LINK_COLUMNS = ("since", "cycles", "spent on", "resource")
+
+
+def terms_of(chain: Chain, count: int) -> tuple[str, ...]:
+    """Return every term that `why` prints, in order of first appearance."""
+    kinds = [part.kind for part in chain.parts()[:PARTS]]
+    kinds += [link.kind for link in chain.last(count)]
+    return tuple(dict.fromkeys((*PART_COLUMNS, *LINK_COLUMNS, *kinds)))
+
+
+def why(chain: Chain, count: int) -> RenderableType:
+    """Return what a chain was spent on, and its last `count` links, the last one first."""
+    shown = min(count, len(chain))
+    return Group(
+        Text("\nwhat the run's end waited for", style="bold cyan"),
+        _parts(chain),
+        Text(f"\nthe last {shown:,} of {len(chain):,} links, backwards", style="bold cyan"),
+        _links(chain, count),
+    )
+
+
+def _parts(chain: Chain) -> RenderableType:
+    table = _table(PART_COLUMNS, ("resource", "spent on"))
+    parts = chain.parts()
+    for part in parts[:PARTS]:
+        share = f"{part.cycles / chain.cycles:.1%}"
+        add(table, part.resource, term(part.kind), f"{part.cycles:,}", share, f"{part.links:,}")
+    rest = sum(part.cycles for part in parts[PARTS:])
+    more = f"and {len(parts) - PARTS} more of {rest:,} cycles; --json lists all"
+    return Group(table, *([Text(more, style="dim")] if rest else []))
+
+
+def _links(chain: Chain, count: int) -> Table:
+    table = _table(LINK_COLUMNS, ("spent on", "resource"))
+    for link in reversed(chain.last(count)):
+        add(table, f"{link.since:,}", f"{link.cycles:,}", term(link.kind), link.resource)
+    return table
+
+
+def _table(columns: tuple[str, ...], left: tuple[str, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        justify = "left" if name in left else "right"
+        table.add_column(term(name), justify=justify, overflow="fold")
+    return table
