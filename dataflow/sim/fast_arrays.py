@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from dataflow import network_plan
 from dataflow.program import Access, Program, Tensor, Unit
 from dataflow.sim import fast_dram as dram
@@ -16,6 +18,7 @@ from dataflow.sim import fast_kernel as kernel
 from dataflow.sim import fast_network as network
 from dataflow.sim import fast_tiles as tiles
 from dataflow.sim.account import BLOCKED, OFF_CHIP
+from dataflow.sim.fast_levels import add_levels
 from dataflow.sim.fast_memory import AHEAD_BEATS
 from dataflow.sim.fast_network_arrays import Words, add_network
 from dataflow.sim.fast_rows import add_rows, dram_words
@@ -43,13 +46,25 @@ class Layout(Words):
         ]
         super().__init__(tiles.ALL_WORDS)
         count = len(self.generated)
+        first_unit = len(self.words)
         self.units = self.rows(len(graph.units), kernel.UNIT_FIELDS)
+        first_generator = len(self.words)
         self.generators = self.rows(count, tiles.GENERATOR_FIELDS)
+        first_channel = len(self.words)
         self.channels = self.rows(len(graph.channels) + count, kernel.CHANNEL_FIELDS)
         queues = self.channels[len(graph.channels) :]
         self.queues = {
             place: queue for (place, _, _), queue in zip(self.generated, queues, strict=True)
         }
+        self.set(
+            0,
+            {
+                kernel.UNITS: first_unit,
+                kernel.UNITS_END: first_generator,
+                kernel.CHANNELS_AT: first_channel,
+                kernel.CHANNELS_END: len(self.words),
+            },
+        )
         self.add_channels()
         for place, plan in enumerate(graph.units):
             self.add_unit(plan, self.units[place], self.queues.get(place))
@@ -67,6 +82,13 @@ class Layout(Words):
         if shared is not None:
             self.add_shared(shared)
         self.add_worklist()
+        if shared is None:
+            add_levels(self, program)
+
+    def array(self) -> np.ndarray:
+        """Return the array, which knows where its rings begin."""
+        self.set(0, {kernel.ROOM: len(self.words)})
+        return super().array()
 
     def add_shared(self, plan: network_plan.NetworkPlan) -> None:
         """Add the network that channels share, and what these know of it."""

@@ -25,9 +25,10 @@ ROW_FIELDS = 17
 # a group: its last read or write, data written, opening
 GROUP_COLUMN, GROUP_WRITTEN, GROUP_OPENED = range(3)
 GROUP_FIELDS = 3
-# a bank: its open row (-1: none), from when its columns, its closing, its opening may come
-ROW, COLUMN_AT, CLOSE_AT, OPEN_AT, GROUP = range(5)
-BANK_FIELDS = 5
+# a bank: its open row (-1: none), from when its columns, its closing, its opening may come; the
+# generator it served last
+ROW, COLUMN_AT, CLOSE_AT, OPEN_AT, GROUP, SERVED_FOR = range(6)
+BANK_FIELDS = 6
 
 
 @jit

@@ -11,6 +11,7 @@ import time
 import zlib
 from pathlib import Path
 
+import numpy as np
 from numba import njit
 
 from dataflow.program import Program
@@ -20,6 +21,9 @@ from dataflow.sim import (
     fast_kernel,
     fast_memory,
     fast_network,
+    fast_same,
+    fast_same_memory,
+    fast_skip,
     fast_tiles,
     offchip,
     timing_graph,
@@ -29,6 +33,7 @@ from dataflow.sim.deadlock import Blocked, DeadlockError, judge
 from dataflow.sim.fast_arrays import Layout
 from dataflow.sim.fast_kernel import (
     ASK_LIMIT,
+    AT_MARK,
     BUDGET,
     CAPACITY,
     CREDITS,
@@ -43,10 +48,13 @@ from dataflow.sim.fast_kernel import (
     LAST_ARRIVAL,
     LAST_FIRED,
     LATENCY,
+    LEVELS,
+    LEVELS_END,
     MAX_CYCLES,
     NEVER,
     PEAK,
     READ,
+    REFERENCE,
     SENT,
     SHARED,
     TAIL,
@@ -61,6 +69,7 @@ from dataflow.sim.fast_kernel import (
 from dataflow.sim.fast_memory import first_cycle, run_generator, serve
 from dataflow.sim.fast_network import CLOCK, run_network
 from dataflow.sim.fast_rows import row_counts
+from dataflow.sim.fast_skip import LEVEL_FIELDS, at_mark
 from dataflow.sim.fast_tiles import FAULTY, GENERATOR_LATENCY, WINDOW
 from dataflow.sim.interrupt import Progress, stop_on_signal
 from dataflow.sim.result import Interrupted, OffChip, Result
@@ -97,7 +106,7 @@ def _compiled(stamp: int):
     """
 
     @njit(cache=True, error_model="numpy")
-    def run(array):
+    def run(array, kept):
         """Run until nothing can move; False where it paused or an access is faulty."""
         s = pointer(array)  # pyright: ignore[reportCallIssue]
         while stamp >= 0:
@@ -108,6 +117,8 @@ def _compiled(stamp: int):
                     advance(s, member)
                 else:
                     run_generator(s, member)
+                if s[AT_MARK]:
+                    at_mark(s, kept)
                 if s[FAULTY] or s[TOTAL] >= s[BUDGET]:
                     return False
             if not (share(s) if s[SHARED] else serve(s)):
@@ -123,6 +134,9 @@ _SOURCES = (
     fast_tiles.__file__,
     fast_memory.__file__,
     fast_network.__file__,
+    fast_same.__file__,
+    fast_same_memory.__file__,
+    fast_skip.__file__,
     __file__,
 )
 _run = _compiled(zlib.crc32(b"".join(Path(path).read_bytes() for path in _SOURCES)))
@@ -137,6 +151,7 @@ class Run:
         graph: TimingGraph,
         progress: Progress | None = None,
         max_cycles: int | None = None,
+        skip: bool = True,
     ):
         self.program = program
         self.graph = graph
@@ -145,6 +160,10 @@ class Run:
         self.layout = Layout(program, graph)
         self.s = self.layout.array()
         self.s[MAX_CYCLES] = NEVER if max_cycles is None else max_cycles
+        if max_cycles is not None or not skip:
+            self.s[REFERENCE] = 0
+        levels = (int(self.s[LEVELS_END]) - int(self.s[LEVELS])) // LEVEL_FIELDS
+        self.kept = np.empty(levels * self.s.size if self.s[REFERENCE] else 0, np.int64)
 
     def go(self) -> Result:
         """Run to the end and return the result."""
@@ -164,7 +183,7 @@ class Run:
         s = self.s
         while True:
             s[BUDGET] = s[TOTAL] + _PROGRESS_FIRINGS
-            ended = _run(s)
+            ended = _run(s, self.kept)
             if s[FAULTY]:
                 self._refuse(int(s[FAULTY]))
             if ended:
@@ -276,7 +295,13 @@ class Run:
 
 
 def run(
-    program: Program, progress: Progress | None = None, max_cycles: int | None = None
+    program: Program,
+    progress: Progress | None = None,
+    max_cycles: int | None = None,
+    skip: bool = True,
 ) -> Result:
-    """Return the times of `program`; raises as `simulate` does."""
-    return Run(program, timing_graph.build(program), progress, max_cycles).go()
+    """Return the times of `program`; raises as `simulate` does.
+
+    skip: whether whole periods may be skipped, which changes nothing but how long it takes.
+    """
+    return Run(program, timing_graph.build(program), progress, max_cycles, skip).go()

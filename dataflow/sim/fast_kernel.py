@@ -24,13 +24,17 @@ from dataflow.sim.account import NETWORK
 
 CHUNK = 1024
 """Most firings worked out at once."""
+VISIT = 1 << 16
+"""Firings after which a unit lets the others go on."""
 NEVER = int(np.iinfo(np.int64).max)
 
-# words at the start of `s`
+# words at the start of `s`; REFERENCE is the unit that stops when it has fired MARK times
 TOTAL, BUDGET, HEAD, TAIL, WORKLIST, WORKLIST_END, MAX_CYCLES, CUT, TIMES = range(9)
 # the network that channels share (0: none), the last cycle up to which memory knows all requests
 SHARED, ASK_LIMIT = 9, 10
-WORDS = 11
+REFERENCE, MARK, AT_MARK, LEVELS, LEVELS_END, SKIPPED, ROOM = range(11, 18)
+UNITS, UNITS_END, CHANNELS_AT, CHANNELS_END = range(18, 22)
+WORDS = 22
 
 # a unit or generator: what it waits for (2 * channel, + 1 for a token; 0 for nothing), which it is
 LACKS, IS_UNIT = range(2)
@@ -359,8 +363,9 @@ def is_cut(s, u, left):
 
 @jit
 def advance(s, u):
-    """Fire as far as tokens and room are known."""
-    while s[TOTAL] < s[BUDGET]:
+    """Fire as far as tokens and room are known, or to the reference unit's mark."""
+    until, mark = s[TOTAL] + VISIT, s[MARK] if u == s[REFERENCE] else NEVER
+    while s[TOTAL] < until and s[u + FIRED] < mark:
         if s[u + LEFT] == 0 and not next_run(s, u):
             return
         left = s[u + LEFT]
@@ -373,5 +378,7 @@ def advance(s, u):
             if is_cut(s, u, left):
                 s[CUT] = 1
                 return
-        fire(s, u, count, left)
+        fire(s, u, min(count, mark - s[u + FIRED]), left)
+    if s[u + FIRED] == mark:
+        s[AT_MARK] = 1
     enqueue(s, u)

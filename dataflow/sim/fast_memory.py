@@ -25,6 +25,7 @@ from dataflow.sim.fast_dram import (
     REFRESH_AT,
     ROW_FIELDS,
     ROW_STEP,
+    SERVED_FOR,
     TURN,
     column_time,
     grant,
@@ -117,9 +118,8 @@ def queue_of(s, d, g):
 
 
 @jit
-def ask(s, g, number):
-    """Put a request into the queue of its channel."""
-    window = s[OUTSTANDING] + 1
+def locate(s, g, number):
+    """Note the bank and row of a request; return its channel."""
     bursts = s[INTERLEAVE] // s[BURST]
     burst = s[s[g + PLACES] + number % s[g + BURSTS]]
     block = burst // bursts
@@ -127,9 +127,18 @@ def ask(s, g, number):
     d = s[FREE_AT] + block % s[CHANNELS] * ROW_FIELDS
     bank = local // s[GROUP_STEP] % s[GROUPS] * s[GROUP_BANKS]
     bank += local // s[BANK_STEP] % s[GROUP_BANKS]
-    slot = number % window
+    slot = number % (s[OUTSTANDING] + 1)
     s[s[g + BANK_OF] + slot] = s[d + BANKS_AT] + bank * BANK_FIELDS
     s[s[g + ROW_OF] + slot] = local // s[ROW_STEP]
+    return d
+
+
+@jit
+def ask(s, g, number):
+    """Put a request into the queue of its channel."""
+    window = s[OUTSTANDING] + 1
+    slot = number % window
+    d = locate(s, g, number)
     s[s[g + BACK] + slot] = -1  # not back yet
     queue = queue_of(s, d, g)
     if s[queue] < 0:
@@ -175,6 +184,7 @@ def take_turn(s, d, at):
     slot = s[queue] % window
     bank, row = s[s[found + BANK_OF] + slot], s[s[found + ROW_OF] + slot]
     end = grant(s, d, at, column, bank, row, s[found + STORES])
+    s[bank + SERVED_FOR] = found
     s[s[found + BACK] + slot] = -(-end // s[PARTS]) + s[LATENCY]
     s[WRITES if s[found + STORES] else READS] += 1
     s[queue] = s[s[found + NEXT] + slot]
