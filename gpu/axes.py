@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from dataflow.errors import did_you_mean
 from dataflow.nodes import Graph, Node
@@ -28,7 +28,8 @@ def plan_axes(
     faults = _faults(graph, nodes, plan, where, extents)
     if faults:
         raise GpuScheduleError(faults)
-    wide = product_axes(graph, nodes)
+    single = {axis for axis, e in extents.items() if _plan(axis, e, plan, 1).tile == 1}
+    wide = product_axes(graph, nodes, single)
     side = SMALLEST_FP8_SIDE if precision == "fp8" else SMALLEST_PRODUCT_SIDE
     return {
         axis: _plan(axis, extent, plan, side if axis in wide else 1)
@@ -36,12 +37,16 @@ def plan_axes(
     }
 
 
-def product_axes(graph: Graph, nodes: Iterable[Node]) -> set[str]:
-    """Return the axes that are rows, columns or depth of some product of two matrices."""
+def product_axes(graph: Graph, nodes: Iterable[Node], single: Set[str] = frozenset()) -> set[str]:
+    """Return the axes that are rows, columns or depth of some product of two matrices.
+
+    single: axes of which a tile has one point; where a side has no others, the tiles' product is
+    none of matrices.
+    """
     found: set[str] = set()
     for node in nodes:
         sides = product_sides(graph, node)
-        if sides is not None:
+        if sides is not None and all(set(side) - single for side in sides[1:]):
             found |= {axis for side in sides for axis in side}
     return found
 

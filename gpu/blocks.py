@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dataflow.index import Affine
+from gpu.box_sides import (
+    LEAST_ROW_BYTES,
+    LONGEST_SIDE,
+    MOST_SIDES,
+    Side,
+    folded,
+    sides_of,
+)
 from gpu.plan import ITEM_BYTES, Barrier, Fetch, Kernel, Load, Plan, Publish, Store, Tensor
 
 
@@ -28,49 +36,86 @@ def arguments(plan: Plan, kernel: Kernel) -> tuple[Argument, ...]:
     A tensor that the kernel reaches through the copy engine has a parameter for each block that is
     moved; one that some access reaches otherwise has a pointer.
     """
-    found: dict[str, dict[tuple[int, ...] | None, None]] = {name: {} for name in kernel.args}
+    found: dict[str, dict[str, Argument]] = {name: {} for name in kernel.args}
     for statement in kernel.statements():
         if isinstance(statement, Load | Store):
-            found[statement.tensor][block_of(plan.tensors, kernel, statement)] = None
+            made = _argument(statement.tensor, block_of(plan.tensors, kernel, statement))
         elif isinstance(statement, Publish | Fetch | Barrier):
-            found[statement.tensor][None] = None
+            made = _argument(statement.tensor, None)
+        else:
+            continue
+        found[statement.tensor][made.name] = made
     return tuple(
-        Argument(pointer(name) if block is None else descriptor(name, block), name, block)
-        for name, blocks in found.items()
-        for block in sorted(blocks, key=lambda block: block or ())
+        argument
+        for by_name in found.values()
+        for argument in sorted(by_name.values(), key=lambda argument: argument.block or ())
     )
 
 
-def block_of(
-    tensors: Mapping[str, Tensor], kernel: Kernel, access: Load | Store
-) -> tuple[int, ...] | None:
+def _argument(tensor: str, moved: Moved | None) -> Argument:
+    if moved is None:
+        return Argument(pointer(tensor), tensor)
+    return Argument(moved.name, tensor, moved.block, moved.view)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What the copy engine moves for an access: a block of `tensor` seen in the shape `view`.
+
+    at: the coordinate of its first point along each dimension. axes: what its lanes are, in order.
+    """
+
+    tensor: str
+    view: tuple[int, ...]
+    block: tuple[int, ...]
+    at: tuple[Affine, ...]
+    axes: tuple[str, ...]
+    split: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the parameter through which such blocks are moved."""
+        plain = descriptor(self.tensor, self.block)
+        return f"{plain}_of_{'x'.join(map(str, self.view))}" if self.split else plain
+
+
+def block_of(tensors: Mapping[str, Tensor], kernel: Kernel, access: Load | Store) -> Moved | None:
     """The block that the copy engine moves for an access, None where it cannot or shall not.
 
-    It moves boxes: every lane axis lies along one dimension, point by point. What lies outside the
-    tensor it reads as 0 and does not write. Rows are of 16 bytes at least, sides at most 256 (CUDA
-    programming guide, tensor maps). Only loads inside loops, and stores: with a tile of 128 x 128
-    that was moved in before a loop over blocks of 128 x 128, code of Triton 3.6 gave wrong values
-    on an H200, with a barrier before the loop too.
+    It moves boxes (`gpu.box_sides`). What lies outside the tensor it reads as 0 and does not write.
+    Only loads inside loops, and stores: with a tile of 128 x 128 that was moved in before a loop
+    over blocks of 128 x 128, code of Triton 3.6 gave wrong values on an H200, with a barrier before
+    the loop too.
     """
     tile = access.out if isinstance(access, Load) else access.arg
     if not kernel.descriptors or not tile.axes or (isinstance(access, Load) and access.fill != 0.0):
         return None
+    if isinstance(access, Store) and kernel.descriptors == "loads":
+        return None
     if isinstance(access, Load) and access in kernel.body:
         return None
-    shape = tensors[access.tensor].shape
-    item = ITEM_BYTES[tensors[access.tensor].type]
-    block: list[int] = []
-    met: list[str] = []
-    for form in access.index:
-        lanes = [axis for axis in form.symbols() if kernel.axes[axis].tile > 1]
-        if len(lanes) > 1 or any(form.coefficient(axis) != 1 for axis in lanes):
+    tensor = tensors[access.tensor]
+    lanes = {axis: plan.tile for axis, plan in kernel.axes.items()}
+    sides: list[Side] = []
+    met: set[Affine] = set()
+    for form, size in zip(access.index, tensor.shape, strict=True):
+        within = {guard for guard in access.guards if guard in (form, size - 1 - form)}
+        found = sides_of(form, size, kernel.axes, lanes, bool(within))
+        if found is None:
             return None
-        met += lanes
-        block.append(kernel.axes[lanes[0]].tile if lanes else 1)
-    inside = {g for f, size in zip(access.index, shape, strict=True) for g in (f, size - 1 - f)}
-    fits = sorted(met) == sorted(tile.axes) and set(access.guards) <= inside
-    rows = math.prod(shape[-1:]) * item % 16 == 0 and block[-1] * item >= 16
-    return tuple(block) if fits and rows and max(block) <= 256 and len(block) <= 5 else None
+        met |= within
+        sides += found
+    sides = folded(sides) if len(sides) > MOST_SIDES else sides
+    axes = tuple(side.axis for side in sides if side.axis)
+    block = tuple(lanes[side.axis] if side.axis else 1 for side in sides)
+    item = ITEM_BYTES[tensor.type]
+    fits = sorted(axes) == sorted(tile.axes) and met == set(access.guards)
+    rows = sides[-1].size * item % LEAST_ROW_BYTES == 0 and block[-1] * item >= LEAST_ROW_BYTES
+    if not fits or not rows or max(block) > LONGEST_SIDE or len(block) > MOST_SIDES:
+        return None
+    view = tuple(side.size for side in sides)
+    at = tuple(side.form for side in sides)
+    return Moved(tensor.name, view, block, at, axes, view != tensor.shape)
 
 
 def descriptor(tensor: str, block: tuple[int, ...]) -> str:

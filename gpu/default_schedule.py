@@ -17,6 +17,7 @@ from dataflow.index import affine
 from dataflow.nodes import TURNS, Graph, Node, live, recurrences
 from dataflow.ops import contracted
 from gpu.axes import power_of_two, product_sides
+from gpu.default_stacks import with_stacks
 from gpu.plan import ITEM_BYTES, MEMORY_TYPE
 from gpu.schedule import GpuSchedule
 from gpu.scopes import cone
@@ -78,7 +79,8 @@ def default_schedule(graph: Graph, precision: str = "bf16", card: str = "h200") 
     for makes in [*_cuts(graph), outputs]:
         kernels.append(_kernel(graph, makes, memory, made))
         memory.update(makes)
-    return GpuSchedule.model_validate({"precision": precision, "kernels": kernels})
+    schedule = GpuSchedule.model_validate({"precision": precision, "kernels": kernels})
+    return with_stacks(graph, schedule) if made.copies else schedule
 
 
 # --- where to cut ------------------------------------------------------------------------------

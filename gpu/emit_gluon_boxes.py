@@ -14,12 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataflow.index import Affine
+from gpu.box_sides import (
+    LEAST_ROW_BYTES,
+    LONGEST_SIDE,
+    MOST_SIDES,
+    Side,
+    folded,
+    sides_of,
+)
 from gpu.plan import ITEM_BYTES, AxisPlan, Load, Store, Tensor
-
-LONGEST_SIDE = 256
-"""Points of a box along a dimension, at most: CUDA programming guide, tensor maps."""
-LEAST_ROW_BYTES = 16
-"""Rows of a box and strides of a tensor are whole multiples of 16 bytes: the same guide."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,6 @@ class Box:
         return swizzle(self.block, self.type)
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One dimension of the view: coordinate, extent, the lane axis along it."""
-
-    form: Affine
-    size: int
-    axis: str
-    guarded: bool
-
-
 def swizzle(block: tuple[int, ...], type_: str) -> int:
     """The swizzle, in bytes, of a block with rows along its last dimension.
 
@@ -94,24 +87,28 @@ def box_of(
     if isinstance(access, Load) and access.guards and access.fill != 0.0:
         return None
     met = set()
-    sides: list[_Side] = []
+    sides: list[Side] = []
     for form, size in zip(access.index, tensor.shape, strict=True):
         within = {g for g in access.guards if g in (form, size - 1 - form)}
         met |= within
-        made = _sides(form, size, axes, lanes, bool(within))
+        made = sides_of(form, size, axes, lanes, bool(within))
         if made is None:
             return None
         sides += made
     if met != set(access.guards):
         return None
-    return _box(tensor, _folded(sides), tile.axes, lanes)
+    return _box(tensor, folded(sides), tile.axes, lanes)
 
 
 def _box(
-    tensor: Tensor, sides: list[_Side], tile: tuple[str, ...], lanes: Mapping[str, int]
+    tensor: Tensor, sides: list[Side], tile: tuple[str, ...], lanes: Mapping[str, int]
 ) -> Box | None:
     axes = tuple(side.axis for side in sides[-2:])
-    if sorted(axes) != sorted(tile) or any(side.axis for side in sides[:-2]) or len(sides) > 5:
+    if (
+        sorted(axes) != sorted(tile)
+        or any(side.axis for side in sides[:-2])
+        or len(sides) > MOST_SIDES
+    ):
         return None
     block = tuple(lanes[side.axis] if side.axis else 1 for side in sides)
     item = ITEM_BYTES[tensor.type]
@@ -121,48 +118,3 @@ def _box(
     view = tuple(side.size for side in sides)
     at = tuple(side.form for side in sides)
     return Box(tensor.name, tensor.type, view, block, at, (axes[0], axes[1]))
-
-
-def _sides(
-    form: Affine,
-    size: int,
-    axes: Mapping[str, AxisPlan],
-    lanes: Mapping[str, int],
-    guarded: bool,
-) -> list[_Side] | None:
-    """One dimension as one for each lane axis along it, outermost first."""
-    inside = [axis for axis in form.symbols() if lanes[axis] > 1]
-    inside.sort(key=form.coefficient, reverse=True)
-    made: list[_Side] = []
-    for axis in inside[1:]:
-        stride = form.coefficient(inside[inside.index(axis) - 1])
-        if stride <= 0 or size % stride:
-            return None
-        outer = Affine(tuple((a, c // stride) for a, c in form.terms if c % stride == 0))
-        inner = Affine(tuple((a, c) for a, c in form.terms if c % stride), form.constant % stride)
-        outer = outer + form.constant // stride
-        reach = inner.constant + sum(c * (axes[a].reach - 1) for a, c in inner.terms)
-        if reach >= stride or any(c < 0 for _, c in inner.terms):
-            return None
-        made.append(_Side(outer, size // stride, inside[inside.index(axis) - 1], guarded))
-        form, size, guarded = inner, stride, False
-    last = inside[-1] if inside else ""
-    if last and form.coefficient(last) != 1:
-        return None
-    if any(side.form.coefficient(side.axis) != 1 for side in made):
-        return None
-    return [*made, _Side(form, size, last, guarded)]
-
-
-def _folded(sides: list[_Side]) -> list[_Side]:
-    """Dimensions without lanes folded into the next, as far as no guard needs them apart."""
-    made: list[_Side] = []
-    for side in sides:
-        before = made[-1] if made else None
-        free = before is not None and not before.axis and not before.guarded and not side.guarded
-        if before is not None and free and before.size * side.size < 2**31:
-            form = before.form * side.size + side.form
-            made[-1] = _Side(form, before.size * side.size, side.axis, False)
-        else:
-            made.append(side)
-    return made

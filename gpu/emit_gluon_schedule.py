@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from dataflow.nodes import Graph
 from gpu.default_schedule import default_schedule
+from gpu.default_stacks import without_stacks
 from gpu.emit_gluon_layout import GROUP_ROWS, GROUP_WARPS, laid_out, shared_bytes
 from gpu.lower import lower
 from gpu.module import GpuError
@@ -25,7 +26,8 @@ def gluon_schedule(graph: Graph, precision: str = "bf16") -> GpuSchedule:
 
     Raises GpuError where the emitter cannot print it, with what is in the way.
     """
-    start = default_schedule(graph, precision).model_copy(update={"emitter": "gluon"})
+    start = without_stacks(default_schedule(graph, precision))
+    start = start.model_copy(update={"emitter": "gluon"})
     faults: list[str] = []
     for schedule in _candidates(start):
         try:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from dataflow.index import Affine
-from gpu.blocks import arguments, block_of, descriptor, pointer
+from gpu.blocks import arguments, block_of, pointer
 from gpu.orders import operands
 from gpu.plan import (
     Barrier,
@@ -32,8 +32,10 @@ from gpu.plan import (
     Plan,
     Publish,
     Reduce,
+    Stack,
     Statement,
     Store,
+    Unstack,
     Value,
 )
 from gpu.triton_forms import Forms
@@ -207,6 +209,10 @@ class Text(Forms):
             order = [statement.arg.axes.index(axis) for axis in statement.out.axes]
             places = ", ".join(map(str, order))
             self.put(f"{statement.out.name} = tl.permute({statement.arg.name}, ({places}))")
+        elif isinstance(statement, Stack):
+            self._stack(statement)
+        elif isinstance(statement, Unstack):
+            self._unstack(statement)
         elif isinstance(statement, Cast):
             same = statement.out.type == statement.arg.type
             if self.interpreted and (statement.arg.type, statement.out.type) == ("fp32", "bf16"):
@@ -273,35 +279,27 @@ class Text(Forms):
         return f"tl.minimum({count}, {steps})"
 
     def _load(self, load: Load) -> str:
-        block = block_of(self.tensors, self.kernel, load)
-        if block is not None:
-            at = ", ".join(self.first(form) for form in load.index)
-            order = self._along(load.index)
-            text = f"{descriptor(load.tensor, block)}.load([{at}]).reshape{self.shape(order)}"
-            places = ", ".join(str(order.index(axis)) for axis in load.out.axes)
-            return text if order == load.out.axes else f"tl.permute({text}, ({places}))"
+        moved = block_of(self.tensors, self.kernel, load)
+        if moved is not None:
+            at = ", ".join(self.first(form) for form in moved.at)
+            text = f"{moved.name}.load([{at}]).reshape{self.shape(moved.axes)}"
+            places = ", ".join(str(moved.axes.index(axis)) for axis in load.out.axes)
+            return text if moved.axes == load.out.axes else f"tl.permute({text}, ({places}))"
         mask = ""
         if load.guards:
             held = self.condition(load.guards, load.out.axes)
             mask = f", mask={held}, other={number(load.fill)}"
         return f"tl.load({self.address(load.tensor, load.index, load.out.axes)}{mask})"
 
-    def _along(self, index: Sequence[Affine]) -> tuple[str, ...]:
-        """Lane axes in the order of the tensor's dimensions."""
-        return tuple(axis for form in index for axis in form.symbols() if self.axes[axis].tile > 1)
-
     def _store(self, store: Store) -> None:
-        block = block_of(self.tensors, self.kernel, store)
-        if block is not None:
-            at = ", ".join(self.first(form) for form in store.index)
-            order = self._along(store.index)
-            places = ", ".join(str(store.arg.axes.index(axis)) for axis in order)
+        moved = block_of(self.tensors, self.kernel, store)
+        if moved is not None:
+            at = ", ".join(self.first(form) for form in moved.at)
+            places = ", ".join(str(store.arg.axes.index(axis)) for axis in moved.axes)
             name = store.arg.name
-            text = name if order == store.arg.axes else f"tl.permute({name}, ({places}))"
-            shape = f"({', '.join(map(str, block))})"
-            self.put(
-                f"{descriptor(store.tensor, block)}.store([{at}], tl.reshape({text}, {shape}))"
-            )
+            text = name if moved.axes == store.arg.axes else f"tl.permute({name}, ({places}))"
+            shape = f"({', '.join(map(str, moved.block))})"
+            self.put(f"{moved.name}.store([{at}], tl.reshape({text}, {shape}))")
             return
         mask = ""
         if store.guards:
@@ -359,9 +357,25 @@ class Text(Forms):
             text = f"tl.reshape({text}, {self.shape(dot.out.axes)})"
         self.put(f"{dot.out.name} = {text}")
 
+    def _stack(self, stack: Stack) -> None:
+        """Joined along a last dimension, which then goes where it belongs."""
+        at = stack.out.axes.index(stack.axis)
+        last = len(stack.out.axes) - 1
+        places = [*range(at), last, *range(at, last)]
+        a, b = stack.args
+        text = f"tl.join({a.name}, {b.name})"
+        self.put(f"{stack.out.name} = tl.permute({text}, ({', '.join(map(str, places))}))")
+
+    def _unstack(self, unstack: Unstack) -> None:
+        at = unstack.arg.axes.index(unstack.axis)
+        places = [i for i in range(len(unstack.arg.axes)) if i != at] + [at]
+        a, b = unstack.outs
+        text = f"tl.permute({unstack.arg.name}, ({', '.join(map(str, places))}))"
+        self.put(f"{a.name}, {b.name} = tl.split({text})")
+
     def _matrix(self, value: Value, groups: Sequence[tuple[str, ...]]) -> str:
         kept = [group for group in groups if group]
-        if all(len(group) == 1 for group in kept):
+        if len(value.axes) == len(kept):
             return value.name
         sizes = [math.prod(self.axes[axis].tile for axis in group) for group in kept]
         return f"tl.reshape({value.name}, ({', '.join(map(str, sizes))}))"

@@ -82,7 +82,7 @@ def passed(tensor: Any, argument: Argument, emitter: str) -> Any:
     if emitter == "triton":
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        return TensorDescriptor.from_tensor(tensor, block)
+        return TensorDescriptor.from_tensor(tensor.view(argument.view_shape), block)
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as Boxes
 
     seen = tensor.view(argument.view_shape)

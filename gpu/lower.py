@@ -15,8 +15,9 @@ from dataclasses import replace
 from dataflow.errors import did_you_mean
 from dataflow.index import affine
 from dataflow.nodes import Graph, live
-from gpu.axes import plan_axes
+from gpu.axes import plan_axes, product_sides
 from gpu.bounds import bounded
+from gpu.joint import Places, joint, placed
 from gpu.names import identifier
 from gpu.orders import ordered
 from gpu.plan import (
@@ -37,6 +38,7 @@ from gpu.plan import (
 )
 from gpu.schedule import GpuSchedule, GpuScheduleError, KernelSchedule
 from gpu.scopes import Nest, cone
+from gpu.stacks import stacked
 from gpu.tile_draft import Scope, Store_
 from gpu.tiles import Kernel as TileKernel
 
@@ -63,6 +65,7 @@ def _lowered(graph: Graph, schedule: GpuSchedule) -> Plan:
     memory_type = MEMORY_TYPE[schedule.precision]
     tensors: dict[str, Tensor] = {}
     memory: dict[str, Tensor] = {}
+    places: dict[str, tuple[str, int]] = {}
     for node in graph.inputs:
         tensor = Tensor(node.name, "input", graph.shape(node.axes), memory_type, node.name)
         tensors[node.name] = memory[node.name] = tensor
@@ -74,9 +77,12 @@ def _lowered(graph: Graph, schedule: GpuSchedule) -> Plan:
     kernels: list[Kernel] = []
     for place, plan in enumerate(schedule.kernels):
         last = place == len(schedule.kernels) - 1
-        stores, made = _stores(graph, plan, tensors, last)
+        stores, made = _stores(graph, plan, tensors, last, schedule.precision)
+        whole, own = joint(list(made.values()))
+        tensors.update((tensor.name, tensor) for tensor in whole)
+        places.update(own)
         where = f"kernels.{place}"
-        kernels.append(_kernel(graph, schedule, plan, stores, tensors, memory, where))
+        kernels.append(_kernel(graph, schedule, plan, stores, tensors, memory, places, where))
         memory.update(made)
     kernels = [replace(k, name=_kernel_name(graph, k, i, kernels)) for i, k in enumerate(kernels)]
     used = {name for kernel in kernels for name in kernel.args}
@@ -138,7 +144,11 @@ def _alike(graph: str, names: Iterable[str]) -> list[str]:
 
 
 def _stores(
-    graph: Graph, plan: KernelSchedule, tensors: dict[str, Tensor], last: bool
+    graph: Graph,
+    plan: KernelSchedule,
+    tensors: dict[str, Tensor],
+    last: bool,
+    precision: str,
 ) -> tuple[list[Store_], dict[str, Tensor]]:
     """The stores of a kernel, and the nodes that are in memory once it has run."""
     outputs = {output.name: output for output in graph.outputs}
@@ -154,13 +164,21 @@ def _stores(
             tensors[f"stored {name}"] = Tensor("", "mark", (), "")
             continue
         node = graph.node(name)
-        scratch = Tensor(f"{name}.made", "scratch", graph.shape(node.axes), "fp32", name)
+        type_ = _made_type(graph, name, precision)
+        scratch = Tensor(f"{name}.made", "scratch", graph.shape(node.axes), type_, name)
         tensors[scratch.name] = made[name] = scratch
         stores.append(Store_(name, scratch.name, tuple(affine(axis) for axis in node.axes)))
     if last:
         for name in [name for name, tensor in tensors.items() if tensor.kind == "mark"]:
             del tensors[name]
     return stores, made
+
+
+def _made_type(graph: Graph, name: str, precision: str) -> str:
+    """The type in memory of a value between kernels: that of products, where only they read it."""
+    readers = [node for node in graph.nodes if name in node.args]
+    products = all(product_sides(graph, node) is not None for node in readers)
+    return MEMORY_TYPE[precision] if readers and products else "fp32"
 
 
 def _is_stored(name: str, tensors: Mapping[str, Tensor], wanted: Iterable[str]) -> bool:
@@ -178,6 +196,7 @@ def _kernel(
     stores: list[Store_],
     tensors: dict[str, Tensor],
     memory: Mapping[str, Tensor],
+    places: Places,
     where: str,
 ) -> Kernel:
     nodes = cone(graph, [store.node for store in stores], memory)
@@ -192,9 +211,11 @@ def _kernel(
     )
     top = Scope(())
     tile_kernel.build(top, (), stores)
-    body = bounded(graph, axes, tuple(top.statements))
+    body = bounded(graph, axes, placed(tuple(top.statements), places))
     _check_sizes(body, axes, where)
     body = ordered(body, axes, tensors)
+    if plan.stack:
+        body, axes = stacked(graph, body, axes, tensors)
     grid = tuple(axis for axis in plan.grid if axis in axes and axes[axis].grid > 1)
     exchanged = any(isinstance(statement, Fetch) for statement in statements_of(body))
     group = next(iter(plan.group.items()), None)

@@ -30,9 +30,11 @@ from gpu.plan import (
     Permute,
     Publish,
     Reduce,
+    Stack,
     Statement,
     Store,
     Tensor,
+    Unstack,
     Value,
     statements_of,
 )
@@ -63,12 +65,12 @@ def ordered(
 
 def operands(statement: Statement) -> tuple[Operand, ...]:
     """What a statement reads."""
-    if isinstance(statement, Map):
+    if isinstance(statement, Map | Stack):
         return statement.args
     if isinstance(statement, Dot):
         acc = () if statement.acc is None else (statement.acc,)
         return (statement.left, statement.right, *acc)
-    if isinstance(statement, Mask | Reduce | Permute | Cast | Store | Publish):
+    if isinstance(statement, Mask | Reduce | Permute | Unstack | Cast | Store | Publish):
         return (statement.arg,)
     return ()
 
@@ -323,7 +325,7 @@ class _Rewrite:
             return [
                 replace(statement, out=self.value(statement.out), arg=self.value(statement.arg))
             ]
-        if isinstance(statement, Barrier):
+        if isinstance(statement, Barrier | Unstack):
             return [statement]
         if isinstance(statement, Store | Publish):
             return [replace(statement, arg=self.value(statement.arg))]

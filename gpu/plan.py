@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from dataflow.index import Affine
 
@@ -69,6 +70,7 @@ class Tensor:
     reads in turn, one a step) or "barrier" (the counter of a grid barrier, zero before the launch).
     node: the graph node or output whose values it holds, times `scale` for a const.
     symmetric: a const of two dimensions that equals its transpose.
+    blocks: a const that is a matrix of matrices, row by row (then it has no node of its own).
     """
 
     name: str
@@ -78,6 +80,20 @@ class Tensor:
     node: str = ""
     scale: float = 1.0
     symmetric: bool = False
+    blocks: tuple[tuple[Block, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """A matrix in a const made of several: a node's values times `scale`.
+
+    turned: the transpose. shape: rows and columns, zeros past those of the node.
+    """
+
+    node: str
+    scale: float
+    turned: bool
+    shape: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -169,6 +185,24 @@ class Permute:
 
     out: Value
     arg: Value
+
+
+@dataclass(frozen=True)
+class Stack:
+    """out = the two args, one after the other along a new dimension `axis` of `out`."""
+
+    out: Value
+    args: tuple[Value, Value]
+    axis: str
+
+
+@dataclass(frozen=True)
+class Unstack:
+    """outs = what `arg` holds at point 0 and at point 1 of `axis`."""
+
+    outs: tuple[Value, Value]
+    arg: Value
+    axis: str
 
 
 @dataclass(frozen=True)
@@ -269,6 +303,8 @@ Statement = (
     | Dot
     | Reduce
     | Permute
+    | Stack
+    | Unstack
     | Cast
     | Store
     | Loop
@@ -285,7 +321,7 @@ class Kernel:
     grid: axes spread over programs, the one that varies fastest first. group: an axis of the grid
     and how many of its tiles stay together before the next tile of the others, for the L2 cache.
     cooperative: all programs must be resident at once, since they wait for each other.
-    descriptors: tensors loaded or stored through tensor descriptors (the copy engine).
+    descriptors: tensors loaded and stored, or loaded only, through descriptors (the copy engine).
     """
 
     name: str
@@ -297,7 +333,7 @@ class Kernel:
     stages: int = 2
     group: tuple[str, int] | None = None
     cooperative: bool = False
-    descriptors: bool = False
+    descriptors: bool | Literal["loads"] = False
 
     @property
     def programs(self) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dataflow.errors import did_you_mean
 from dataflow.nodes import Graph, Output, live
-from dataflow.reference import check_inputs, constant
+from dataflow.reference import check_inputs
 from gpu.default_schedule import default_schedule
 from gpu.emitters import passed, printed
 from gpu.lower import lower
@@ -27,6 +27,7 @@ from gpu.operator import launch as launch_operator
 from gpu.operator import register
 from gpu.plan import Plan, Tensor
 from gpu.schedule import GpuSchedule
+from gpu.tables import numbers
 
 PLACES = ("gpu", "interpreter")
 
@@ -64,7 +65,9 @@ class Compiled:
         self.source = made.text
         self._module = load(self.source)
         self._fixed = {
-            tensor.name: _const(self.graph, tensor).to(self.device)
+            tensor.name: torch.as_tensor(np.array(numbers(self.graph, tensor))).to(
+                self.device, torch_type(tensor.type)
+            )
             for tensor in self.plan.tensors.values()
             if tensor.kind == "const"
         }
@@ -310,16 +313,3 @@ def _covered(graph: Graph, output: Output) -> bool:
         if len(np.unique(values[(values >= 0) & (values < size)])) < size:
             return False
     return True
-
-
-def _const(graph: Graph, tensor: Tensor) -> Any:
-    """A const's values, worked out in float64 and rounded once."""
-    import torch
-
-    node = graph.node(tensor.node)
-    points = {
-        axis: np.arange(graph.extent(axis)).reshape([-1 if a == axis else 1 for a in node.axes])
-        for axis in node.axes
-    }
-    values = np.broadcast_to(constant(node, points) * tensor.scale, tensor.shape)
-    return torch.as_tensor(np.array(values)).to(torch_type(tensor.type))

@@ -13,7 +13,8 @@
         reload: [t2.c]       # values read from memory again at every step, not held over the loop
         warps: 8             # 12: Gluon's three warp groups, a tile's rows shared out in threes
         stages: 3            # loop steps whose loads are in flight
-        descriptors: true    # loads and stores through the copy engine, where they fit
+        descriptors: true    # loads and stores through the copy engine, where they fit; or: loads
+        stack: true          # products by tables that share operands (a complex one) as one product
 
 Where a graph runs in several kernels, each but the last makes values that later ones read.
 """
@@ -58,7 +59,8 @@ class KernelSchedule(_Part):
     reload: Names = ()
     warps: Literal[1, 2, 4, 8, 12, 16, 32] = 4
     stages: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
-    descriptors: bool = False
+    descriptors: bool | Literal["loads"] = False
+    stack: bool = False
 
 
 class GpuSchedule(_Part):

@@ -18,6 +18,7 @@ from pathlib import Path
 from dataflow.errors import FaultsError
 from dataflow.request import Request
 from gpu.default_schedule import default_schedule
+from gpu.default_stacks import without_stacks
 from gpu.known import card_name, entries_of, graph_key, keep
 from gpu.module import GpuError, cache_folder
 from gpu.schedule import GpuSchedule, KernelSchedule
@@ -78,7 +79,8 @@ def search(start: GpuSchedule, time: Time, limit: int, log: Path | None = None) 
 def neighbours(schedule: GpuSchedule) -> Iterator[GpuSchedule]:
     """Yield schedules one step away: the other emitter, or one kernel with one field changed."""
     other = "triton" if schedule.emitter == "gluon" else "gluon"
-    yield schedule.model_copy(update={"emitter": other})
+    plain = without_stacks(schedule) if other == "gluon" else schedule
+    yield plain.model_copy(update={"emitter": other})
     for place, plan in enumerate(schedule.kernels):
         for other in _moves(plan):
             kernels = (*schedule.kernels[:place], other, *schedule.kernels[place + 1 :])
@@ -92,6 +94,9 @@ def _moves(plan: KernelSchedule) -> Iterator[KernelSchedule]:
     for stages in (plan.stages - 1, plan.stages + 1):
         if 1 <= stages <= MOST_STAGES:
             yield plan.model_copy(update={"stages": stages})
+    for moved in (False, True, "loads"):
+        if plan.stack and moved != plan.descriptors:
+            yield plan.model_copy(update={"descriptors": moved})
     for axis, tile in plan.tile.items():
         for size in (tile // 2, tile * 2):
             if size >= 1:

@@ -98,10 +98,7 @@ def plan_transform(where: str, lengths: Lengths, wanted: Wanted) -> Plan:
     needed = _padded_length(lengths)
     if wanted.radices is not None:
         return _given(where, lengths, wanted.radices, needed, wanted)
-    found = [
-        _padded(lengths, one, wanted)
-        for one in _padded_radices(needed, wanted.order, wanted.max_radix)
-    ]
+    found = [_padded(lengths, one, wanted) for one in _padded_radices(needed, wanted)]
     if lengths.circular:
         exact = _factorings(lengths.result, wanted.order, wanted.max_radix)
         found += [_exact(one, wanted) for one in exact]
@@ -177,21 +174,25 @@ def _filter_reads(lengths: Lengths, length: int) -> tuple[tuple[int, int], ...]:
     return tuple(early + late)
 
 
-def _padded_radices(needed: int, order: int, max_radix: int) -> list[tuple[int, ...]]:
+def _padded_radices(needed: int, wanted: Wanted) -> list[tuple[int, ...]]:
     """Return radices of a product >= `needed`, as multiples of 16 lanes where that is not waste.
 
-    The first is twice as coarse, since only half of its frequencies are computed.
+    The first is twice as coarse, since only half of its frequencies are computed, or the one that
+    is wanted, if it is even.
     """
+    first, order, longest = wanted.first_radix, wanted.order, wanted.max_radix
     grain = _LANES
-    while grain > 1 and 2 * grain**order > needed:
+    left = -(-needed // first) if first else 0
+    while grain > 1 and (grain ** (order - 1) > left if first else 2 * grain**order > needed):
         grain //= 2
-    coarse = range(2 * grain, max_radix + 1, 2 * grain)
-    fine = range(max(2, grain), min(max_radix, max(2, needed)) + 1, grain)
+    coarse = range(2 * grain, longest + 1, 2 * grain)
+    firsts = coarse if not first else [first] if first % 2 == 0 and first <= longest else []
+    fine = range(max(2, grain), min(longest, max(2, needed)) + 1, grain)
     rest = [tuple(sorted(r)) for r in itertools.combinations_with_replacement(fine, order - 1)]
     found = []
     for tail in rest:
         step = math.prod(tail)
-        found += [(r, *tail) for r in coarse if r * step >= needed]
+        found += [(r, *tail) for r in firsts if r * step >= needed]
     return found
 
 

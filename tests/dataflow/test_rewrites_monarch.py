@@ -193,3 +193,14 @@ def test_monarch_takes_the_first_radix_asked_for():
     assert graph.extent("k1") == 8
     with pytest.raises(RewriteError, match="node y: first radix must begin a product of 2 radices"):
         monarch(plain, first_radix=15)
+
+
+def test_monarch_takes_a_first_radix_below_16_beside_two_even_ones():
+    plain = fft_conv(
+        200, causal=True
+    )  # padded to at least 399, of which 4 x 10 x 10 = 400 is least
+    graph = monarch(plain, order=3, first_radix=4)
+    assert_same_values(plain, graph)
+    extents = [graph.extent(axis) for axis in ("k1", "k2", "k3")]
+    assert extents[0] == 2
+    assert 4 * extents[1] * extents[2] >= 399

@@ -55,3 +55,12 @@ def test_a_faulty_kernel_is_no_missing_kernel(tmp_path) -> None:
     (key, warps) = faults(tmp_path, "kernels:\n  - gird: [i]\n    warps: 3\n")
     assert "did you mean grid?" in key
     assert warps == "3:12: kernels[0].warps must be one of 1, 2, 4, 8, 12, 16, 32, got 3"
+
+
+def test_axes_of_a_sum_over_points_one_by_one_are_not_padded_for_tensor_cores() -> None:
+    graph = build("gemm", {"i": 4, "j": 64, "k": 3})
+    kernel = {"makes": ["c"], "unroll": ["i"], "tile": {"i": 1}}
+    plan = lower(graph, GpuSchedule.model_validate({"kernels": [kernel]}))
+    assert plan.kernels[0].axes["k"].tile == 4  # the next power of two
+    plan = lower(graph, GpuSchedule.model_validate({"kernels": [{"makes": ["c"]}]}))
+    assert plan.kernels[0].axes["k"].tile == 16
