@@ -18,6 +18,7 @@ from dataflow.nodes import TURNS, Graph, Node, live, recurrences
 from dataflow.ops import contracted
 from gpu.axes import power_of_two, product_sides
 from gpu.default_stacks import with_stacks
+from gpu.default_stages import staged, stages_of
 from gpu.plan import ITEM_BYTES, MEMORY_TYPE
 from gpu.schedule import GpuSchedule
 from gpu.scopes import cone
@@ -76,8 +77,11 @@ def default_schedule(graph: Graph, precision: str = "bf16", card: str = "h200") 
     outputs = [output.name for output in graph.outputs]
     kernels = []
     memory = {node.name for node in graph.inputs}
-    for makes in [*_cuts(graph), outputs]:
-        kernels.append(_kernel(graph, makes, memory, made))
+    parts = stages_of(graph)
+    cuts = [*_cuts(graph), *([list(parts.first), list(parts.middle)] if parts else [])]
+    for makes in [*cuts, outputs]:
+        kernel = _kernel(graph, makes, memory, made)
+        kernels.append(staged(graph, parts, kernel, memory) if parts else kernel)
         memory.update(makes)
     schedule = GpuSchedule.model_validate({"precision": precision, "kernels": kernels})
     return with_stacks(graph, schedule) if made.copies else schedule

@@ -42,6 +42,8 @@ from gpu.stacks import stacked
 from gpu.tile_draft import Scope, Store_
 from gpu.tiles import Kernel as TileKernel
 
+LINEAR = ("add", "sub", "mul")
+"""Pointwise operations that keep a value's relative error, beside that of what it is added to."""
 OUTPUT_TYPE = {**MEMORY_TYPE, "fp8": "bf16"}
 
 
@@ -175,10 +177,21 @@ def _stores(
 
 
 def _made_type(graph: Graph, name: str, precision: str) -> str:
-    """The type in memory of a value between kernels: that of products, where only they read it."""
+    """The type in memory of a value between kernels: fp32, or that of products.
+
+    The latter where only products read it, or multiples and sums of it that only products read:
+    each rounds once more at most, by the same relative error.
+    """
+    return MEMORY_TYPE[precision] if _feeds_products(graph, name) else "fp32"
+
+
+def _feeds_products(graph: Graph, name: str) -> bool:
     readers = [node for node in graph.nodes if name in node.args]
-    products = all(product_sides(graph, node) is not None for node in readers)
-    return MEMORY_TYPE[precision] if readers and products else "fp32"
+    return bool(readers) and all(
+        product_sides(graph, node) is not None
+        or (node.op == "map" and node.fn in LINEAR and _feeds_products(graph, node.name))
+        for node in readers
+    )
 
 
 def _is_stored(name: str, tensors: Mapping[str, Tensor], wanted: Iterable[str]) -> bool:

@@ -34,21 +34,20 @@ class Tables:
 
     def block(self, value: Value) -> Block | None:
         """The constant matrix that a tile is, None where it is none, or a part of one."""
-        turned, name = False, value.name
+        name = value.name
         while name in self.permuted:
-            turned, name = not turned, self.permuted[name].name
+            name = self.permuted[name].name
         load = self.loads.get(name)
         if load is None or len(value.axes) != 2:
             return None
         tensor = self.tensors[load.tensor]
         lanes = [form.symbols() for form in load.index]
         plain = sorted(lanes) == sorted((axis,) for axis in value.axes)
-        whole = all(
+        whole = plain and all(
             form == Affine(((axis, 1),)) and self.axes[axis].tile == self.axes[axis].reach
             for form, (axis,) in zip(load.index, lanes, strict=True)
-            if plain
         )
-        if tensor.kind != "const" or tensor.blocks or not plain or not whole or load.fill:
+        if tensor.kind != "const" or tensor.blocks or not whole or load.fill:
             return None
         rows, columns = (self.axes[axis].tile for axis in value.axes)
         turned = lanes[0][0] != value.axes[0]
