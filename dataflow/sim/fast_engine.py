@@ -11,18 +11,20 @@ import time
 import zlib
 from pathlib import Path
 
-import numpy as np
 from numba import njit
 
 from dataflow.program import Program
 from dataflow.sim import (
     account,
     fast_dram,
+    fast_jump,
     fast_kernel,
+    fast_known,
     fast_memory,
     fast_network,
     fast_same,
     fast_same_memory,
+    fast_same_tiles,
     fast_skip,
     fast_tiles,
     offchip,
@@ -48,8 +50,6 @@ from dataflow.sim.fast_kernel import (
     LAST_ARRIVAL,
     LAST_FIRED,
     LATENCY,
-    LEVELS,
-    LEVELS_END,
     MAX_CYCLES,
     NEVER,
     PEAK,
@@ -66,10 +66,11 @@ from dataflow.sim.fast_kernel import (
     jit,
     pointer,
 )
+from dataflow.sim.fast_levels import states_kept
 from dataflow.sim.fast_memory import first_cycle, run_generator, serve
 from dataflow.sim.fast_network import CLOCK, run_network
 from dataflow.sim.fast_rows import row_counts
-from dataflow.sim.fast_skip import LEVEL_FIELDS, at_mark
+from dataflow.sim.fast_skip import at_mark
 from dataflow.sim.fast_tiles import FAULTY, GENERATOR_LATENCY, WINDOW
 from dataflow.sim.interrupt import Progress, stop_on_signal
 from dataflow.sim.result import Interrupted, OffChip, Result
@@ -131,11 +132,14 @@ def _compiled(stamp: int):
 _SOURCES = (
     fast_kernel.__file__,
     fast_dram.__file__,
+    fast_jump.__file__,
+    fast_known.__file__,
     fast_tiles.__file__,
     fast_memory.__file__,
     fast_network.__file__,
     fast_same.__file__,
     fast_same_memory.__file__,
+    fast_same_tiles.__file__,
     fast_skip.__file__,
     __file__,
 )
@@ -162,8 +166,7 @@ class Run:
         self.s[MAX_CYCLES] = NEVER if max_cycles is None else max_cycles
         if max_cycles is not None or not skip:
             self.s[REFERENCE] = 0
-        levels = (int(self.s[LEVELS_END]) - int(self.s[LEVELS])) // LEVEL_FIELDS
-        self.kept = np.empty(levels * self.s.size if self.s[REFERENCE] else 0, np.int64)
+        self.kept = states_kept(self.s)
 
     def go(self) -> Result:
         """Run to the end and return the result."""

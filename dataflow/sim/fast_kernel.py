@@ -33,8 +33,8 @@ TOTAL, BUDGET, HEAD, TAIL, WORKLIST, WORKLIST_END, MAX_CYCLES, CUT, TIMES = rang
 # the network that channels share (0: none), the last cycle up to which memory knows all requests
 SHARED, ASK_LIMIT = 9, 10
 REFERENCE, MARK, AT_MARK, LEVELS, LEVELS_END, SKIPPED, ROOM = range(11, 18)
-UNITS, UNITS_END, CHANNELS_AT, CHANNELS_END = range(18, 22)
-WORDS = 22
+UNITS, UNITS_END, CHANNELS_AT, CHANNELS_END, SIZE = range(18, 23)
+WORDS = 23
 
 # a unit or generator: what it waits for (2 * channel, + 1 for a token; 0 for nothing), which it is
 LACKS, IS_UNIT = range(2)

@@ -1,4 +1,4 @@
-"""Where the fast engine looks for a period: a reference unit, and the levels of its nest.
+"""Where the fast engine looks at its state: a reference unit, and the levels of its nest.
 
 The unit that fires most often is the reference, the first declared in a tie. At a level its
 state is looked at whenever the loops inside have turned, as long as what all units fire between
@@ -11,6 +11,8 @@ import itertools
 import operator
 from typing import Any
 
+import numpy as np
+
 from dataflow.program import Program
 from dataflow.sim import fast_kernel as kernel
 from dataflow.sim import fast_skip as skip
@@ -19,6 +21,12 @@ FEWEST_MARKS = 4
 """Marks of a level: two that the same lies between, one before and one after."""
 FEWEST_FIRINGS = 512
 """Firings of all units between two marks of a level that outweigh a look."""
+WORTH_KNOWING = 1 << 17
+"""Firings of all units between two marks of a level that outweigh remembering the state."""
+FEWEST_KNOWN = 3
+"""States of a step, and one more, below which none is worth remembering."""
+KNOWN_WORDS = 1 << 26
+"""Words (of 8 bytes, touched only where used) for all states remembered as steps known."""
 
 
 def add_levels(layout: Any, program: Program) -> None:
@@ -43,8 +51,15 @@ def add_levels(layout: Any, program: Program) -> None:
     rows = layout.rows(len(strides), skip.LEVEL_FIELDS)
     first = rows[0] if rows else 0
     for level, stride in zip(rows, strides, strict=True):
-        layout.set(level, {skip.STRIDE_FIRINGS: stride})
-        layout.reserve(level + skip.HISTORY, skip.MARKS)
+        work = stride * sum(firings) // max(firings)
+        most = min(skip.MOST_KNOWN, max(firings) // stride) if work >= WORTH_KNOWING else 0
+        layout.set(level, {skip.STRIDE_FIRINGS: stride, skip.KNOWN_MOST: most})
+        for ring, size in (
+            (skip.HISTORY, skip.MARKS),
+            (skip.KNOWN_MARKS, skip.MOST_KNOWN),
+            (skip.KNOWN_FOLLOWED, skip.MOST_KNOWN),
+        ):
+            layout.reserve(level + ring, size)
     layout.set(
         0,
         {
@@ -54,3 +69,23 @@ def add_levels(layout: Any, program: Program) -> None:
             kernel.MARK: strides[-1] if strides else kernel.NEVER,
         },
     )
+
+
+def states_kept(s: np.ndarray) -> np.ndarray:
+    """Return room for the states that a run keeps, and note in its array `s` where each lies.
+
+    One a level to compare with, those that levels of much work remember, and one to work in.
+    """
+    s[kernel.SIZE] = s.size
+    if not s[kernel.REFERENCE]:
+        return np.empty(0, np.int64)
+    levels = range(int(s[kernel.LEVELS]), int(s[kernel.LEVELS_END]), skip.LEVEL_FIELDS)
+    knowing = [level for level in levels if s[level + skip.KNOWN_MOST]]
+    room, count = KNOWN_WORDS // s.size, len(levels)
+    for level in knowing:
+        known = min(room if level == knowing[-1] else room // 2, int(s[level + skip.KNOWN_MOST]))
+        known = known if known >= FEWEST_KNOWN else 0
+        s[level + skip.KNOWN_MOST] = known
+        s[level + skip.KNOWN_FIRST] = count
+        count, room = count + known, room - known
+    return np.empty((count + 1) * s.size, np.int64)

@@ -192,7 +192,12 @@ def turn_ring(s, x, ring, size, first, end, turn, add):
 
     `x` gives room to do it.
     """
-    for k in range(first, end):
-        x[ring + k % size] = s[ring + k % size]
-    for k in range(first, end):
-        s[ring + (k + turn) % size] = x[ring + k % size] + add
+    at = first % size
+    for _ in range(first, end):
+        x[ring + at] = s[ring + at]
+        at = at + 1 if at + 1 < size else 0
+    at, to = first % size, (first + turn) % size
+    for _ in range(first, end):
+        s[ring + to] = x[ring + at] + add
+        at = at + 1 if at + 1 < size else 0
+        to = to + 1 if to + 1 < size else 0

@@ -51,11 +51,14 @@ from dataflow.sim.fast_kernel import (
     jit,
 )
 from dataflow.sim.fast_same import later, moved_loop
+from dataflow.sim.fast_same_tiles import (
+    distance_bursts,
+    distance_bytes,
+    local_distance,
+    whole_tiles,
+)
 from dataflow.sim.fast_tiles import (
     ASKED,
-    AXES,
-    AXES_END,
-    AXIS_FIELDS,
     BACK,
     BASE,
     BEAT,
@@ -64,22 +67,7 @@ from dataflow.sim.fast_tiles import (
     BURSTS,
     CHANNELS,
     COLLECTED,
-    COPIES,
-    COPY,
-    COUNT,
-    COUNTER,
-    DIGIT_EXTENT,
-    DIGIT_FIELDS,
-    DIGITS,
-    DIGITS_END,
-    ELEMENT,
     ENDS,
-    EXTENT,
-    FACTOR,
-    FACTORS,
-    FORM_FIELDS,
-    FORMS,
-    FORMS_END,
     FREE_AT,
     FREED,
     GENERATOR_FIELDS,
@@ -88,17 +76,11 @@ from dataflow.sim.fast_tiles import (
     INTERLEAVE,
     ISSUED,
     LAST_BACK,
-    LIMIT,
     LOOPS,
     NEEDS,
     NEXT_ISSUE,
-    OFFSET,
     OUTSTANDING,
     PARTS,
-    PIECE_FIELDS,
-    PIECE_STEP,
-    PIECES,
-    PIECES_END,
     PLACES,
     POINT,
     POINTS,
@@ -106,7 +88,6 @@ from dataflow.sim.fast_tiles import (
     REACH,
     SERVED,
     STORES,
-    STRIDE,
     USED,
 )
 
@@ -136,7 +117,9 @@ def generator_periods(s, x, g, cycles, low):
     if moved < 0 or not same_flight(s, x, g, cycles, low):
         return 0
     counter = s[g + LOOPS] + 2 * moved + 1
-    if s[counter] < x[counter] or not same_tiles(s, x, g, moved):
+    if s[counter] < x[counter] or not same_tiles(s, x, g):
+        return 0
+    if distance_bytes(s, x, g) % (s[INTERLEAVE] * s[CHANNELS]) != 0:
         return 0
     return whole_tiles(s, x, g, moved)
 
@@ -162,14 +145,10 @@ def same_flight(s, x, g, cycles, low):
     if s[g + STORES]:
         tokens, credits = s[g + COLLECTED], s[q + WRITTEN]
     ends = s[q + READ] + (s[q + CAPACITY] if s[g + STORES] else 0)
-    for k in range(tokens, s[q + WRITTEN]):
-        at, before = s[q + ARRIVALS] + k % size, s[q + ARRIVALS] + (k - beats) % size
-        if not later(s, x, at, before, cycles, low):
-            return False
-    for k in range(credits, ends):
-        at, before = s[q + CREDITS] + k % size, s[q + CREDITS] + (k - beats) % size
-        if not later(s, x, at, before, cycles, low):
-            return False
+    if not later_ring(s, x, s[q + ARRIVALS], size, tokens, s[q + WRITTEN], beats, cycles, low):
+        return False
+    if not later_ring(s, x, s[q + CREDITS], size, credits, ends, beats, cycles, low):
+        return False
     for k in range(max(bursts, s[g + ISSUED] - window + 1), s[g + ISSUED]):
         slot, before = k % window, (k - bursts) % window
         if k >= s[g + SERVED]:
@@ -191,10 +170,22 @@ def same_flight(s, x, g, cycles, low):
 
 
 @jit
-def same_tiles(s, x, g, moved):
+def later_ring(s, x, ring, size, first, end, turn, cycles, low):
+    """Whether the entries of a ring are those of `turn` numbers before, `cycles` later."""
+    at, before = first % size, (first - turn) % size
+    for _ in range(first, end):
+        if not later(s, x, ring + at, ring + before, cycles, low):
+            return False
+        at = at + 1 if at + 1 < size else 0
+        before = before + 1 if before + 1 < size else 0
+    return True
+
+
+@jit
+def same_tiles(s, x, g):
     """Whether the tiles looked at and not done ask for the same bursts, so much further."""
     beats, bursts = s[g + BEAT] - x[g + BEAT], s[g + ASKED] - x[g + ASKED]
-    distance = distance_bursts(s, x, g, moved) if s[DRAM] else 0
+    distance = distance_bursts(s, x, g) if s[DRAM] else 0
     for k in range(s[g + COLLECTED], s[g + BEAT]):
         at, before = k % s[g + BEATS], (k - beats) % s[g + BEATS]
         for ring in (NEEDS, ENDS):
@@ -205,138 +196,6 @@ def same_tiles(s, x, g, moved):
         if s[s[g + PLACES] + at] - x[s[g + PLACES] + before] != distance:
             return False
     return True
-
-
-@jit
-def coordinates_moved(s, a, counter, turns):
-    """How far the coordinates of an axis move where a loop turns on."""
-    moved = 0
-    for d in range(s[a + DIGITS], s[a + DIGITS_END], DIGIT_FIELDS):
-        for p in range(s[d + PIECES], s[d + PIECES_END], PIECE_FIELDS):
-            if s[p + COUNTER] == counter:
-                moved += s[d + STRIDE] * s[p + PIECE_STEP] * s[p + COPIES] * turns
-    return moved
-
-
-@jit
-def distance_bytes(s, x, g, moved):
-    """How far the tiles of a generator have moved since `x`."""
-    counter, elems = s[g + LOOPS] + 2 * moved + 1, 0
-    for a in range(s[g + AXES], s[g + AXES_END], AXIS_FIELDS):
-        elems += s[a + FACTOR] * coordinates_moved(s, a, counter, s[counter] - x[counter])
-    return elems * s[g + ELEMENT]
-
-
-@jit
-def distance_bursts(s, x, g, moved):
-    """The same in bursts, rounded down."""
-    return distance_bytes(s, x, g, moved) // s[BURST]
-
-
-@jit
-def local_distance(s, x, g):
-    """The same in bursts of one channel; 0 where the generator has not moved."""
-    moved = moved_loop(s, x, s[g + LOOPS], s[g + POINTS])
-    return distance_bursts(s, x, g, moved) // s[CHANNELS] if moved >= 0 else 0
-
-
-@jit
-def whole_tiles(s, x, g, moved):
-    """How many times the loop may go on by as much as since `x` with no tile clipped by it."""
-    distance = distance_bytes(s, x, g, moved)
-    if distance % (s[INTERLEAVE] * s[CHANNELS]) != 0:
-        return 0
-    counter = s[g + LOOPS] + 2 * moved + 1
-    step = s[counter] - x[counter]
-    low, high = 0, (s[counter - 1] - 1 - s[counter]) // step + 1
-    while high - low > 1:  # `low` periods are known to fit, `high` are not
-        middle = (low + high) // 2
-        if fits(s, g, moved, x[counter], s[counter] + middle * step):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-@jit
-def fits(s, g, moved, first, final):
-    """Whether a loop may stand at any trip from `first` to `final` with no tile clipped by it."""
-    counter = s[g + LOOPS] + 2 * moved + 1
-    for a in range(s[g + AXES], s[g + AXES_END], AXIS_FIELDS):
-        if coordinates_moved(s, a, counter, 1) == 0:
-            continue
-        for d in range(s[a + DIGITS], s[a + DIGITS_END], DIGIT_FIELDS):
-            for p in range(s[d + PIECES], s[d + PIECES_END], PIECE_FIELDS):
-                if s[p + COUNTER] == counter:
-                    if final * s[p + COPIES] + s[p + COPY] >= s[p + COUNT]:
-                        return False
-                    if last_index(s, d, counter, final) >= s[d + DIGIT_EXTENT]:
-                        return False
-        if last_coordinate(s, a, counter, final) >= s[a + EXTENT]:
-            return False
-    for f in range(s[g + FORMS], s[g + FORMS_END], FORM_FIELDS):
-        if not stays_inside(s, g, f, counter, first, final):
-            return False
-    return True
-
-
-@jit
-def last_index(s, d, counter, at):
-    """The greatest index of a digit where a loop stands at `at` and those inside turn."""
-    index = 0
-    for p in range(s[d + PIECES], s[d + PIECES_END], PIECE_FIELDS):
-        place = s[p + COUNTER]
-        trip = at
-        if place == 0:
-            trip = NEVER
-        elif place > counter:
-            trip = s[place - 1] - 1
-        elif place < counter:
-            trip = s[place]
-        most = (s[p + COUNT] - 1 - s[p + COPY]) // s[p + COPIES]
-        index += s[p + PIECE_STEP] * (max(0, min(trip, most)) * s[p + COPIES] + s[p + COPY])
-    return index
-
-
-@jit
-def last_coordinate(s, a, counter, at):
-    """The greatest coordinate of an axis where a loop stands at `at` and those inside turn."""
-    coordinate = 0
-    for d in range(s[a + DIGITS], s[a + DIGITS_END], DIGIT_FIELDS):
-        index = last_index(s, d, counter, at)
-        coordinate += s[d + STRIDE] * min(index, s[d + DIGIT_EXTENT] - 1)
-    return coordinate
-
-
-@jit
-def first_coordinate(s, a, counter, at):
-    """The least coordinate of an axis where a loop stands at `at` and those inside at 0."""
-    coordinate = 0
-    for d in range(s[a + DIGITS], s[a + DIGITS_END], DIGIT_FIELDS):
-        for p in range(s[d + PIECES], s[d + PIECES_END], PIECE_FIELDS):
-            place, trip = s[p + COUNTER], 0
-            if place == counter:
-                trip = at
-            elif place != 0 and place < counter:
-                trip = s[place]
-            index = s[p + PIECE_STEP] * (trip * s[p + COPIES] + s[p + COPY])
-            coordinate += s[d + STRIDE] * index
-    return coordinate
-
-
-@jit
-def stays_inside(s, g, f, counter, first, final):
-    """Whether one index of the tensor stays within it, or does not move with the loop."""
-    low = high = s[f + OFFSET]
-    factors, moves = s[f + FACTORS], False
-    for a in range(s[g + AXES], s[g + AXES_END], AXIS_FIELDS):
-        factor = s[factors]
-        factors += 1
-        moves = moves or (factor != 0 and coordinates_moved(s, a, counter, 1) != 0)
-        one = factor * first_coordinate(s, a, counter, first)
-        other = factor * min(s[a + EXTENT] - 1, last_coordinate(s, a, counter, final))
-        low, high = low + min(one, other), high + max(one, other)
-    return not moves or (low >= 0 and high < s[f + LIMIT])
 
 
 @jit

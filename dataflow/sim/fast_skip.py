@@ -1,4 +1,4 @@
-"""Whole periods skipped, compiled: the marks at which a state is looked at, and the jump.
+"""What a run may leave out, compiled: marks at which its state is looked at, periods, known steps.
 
 The reference unit stops at marks: whenever the loops inside one of its levels have turned. At each
 mark the whole state of the run is compared with one kept from an earlier mark of the same level
@@ -11,164 +11,139 @@ A level keeps a state where its fingerprint (a number made of a few words of it)
 earlier mark, and compares as many marks later as lie between the two. Where an outer level has
 turned, the inner ones start anew; after an inner jump the state that an outer one keeps holds, as
 the jump ends in a state of the run like any other.
+
+Levels of much work between two marks also remember the states at their last marks, and take the
+step from one to the next again where they stand alike (`fast_known.py`).
 """
 
 from __future__ import annotations
 
-from dataflow.sim.account import CAUSES
 from dataflow.sim.fast_dram import (
-    BANK_FIELDS,
-    BANKS_AT,
-    CLOSE_AT,
-    COLUMN,
-    COLUMN_AT,
-    CONFLICTS,
     DRAM,
-    FOUR,
-    GROUP,
-    GROUP_BANKS,
-    GROUP_FIELDS,
-    GROUPS,
-    HITS,
-    MISSES,
-    OPEN_AT,
-    QUEUES,
     REFRESH_AT,
-    REFRESHED,
-    REFRESHES,
-    ROW,
-    ROW_FIELDS,
-    SERVED_FOR,
-    TURN,
 )
+from dataflow.sim.fast_jump import jump, keep
 from dataflow.sim.fast_kernel import (
-    ARRIVALS,
     AT_MARK,
-    CAPACITY,
-    CHANNEL_FIELDS,
-    CHANNELS_AT,
-    CHANNELS_END,
-    CREDITS,
     FIRED,
     FREE,
-    GAPS,
-    IS_QUEUE,
     LACKS,
-    LAST_ARRIVAL,
-    LAST_FIRED,
-    LEFT,
     LEVELS,
     LEVELS_END,
-    LOOPS,
     MARK,
     NEVER,
-    OUTER,
-    READ,
-    READ_AT,
     REFERENCE,
-    ROOM,
-    SKIPPED,
-    TOTAL,
+    SIZE,
     UNIT_FIELDS,
     UNITS,
     UNITS_END,
-    WRITE_AT,
-    WRITTEN,
     jit,
     pointer,
 )
-from dataflow.sim.fast_memory import locate
+from dataflow.sim.fast_known import leads, take_step
 from dataflow.sim.fast_same import (
     lowest,
-    moved_loop,
     same_channels,
     same_worklist,
-    turn_ring,
     unit_periods,
 )
 from dataflow.sim.fast_same_memory import (
-    bank_turn,
-    distance_bursts,
     generator_periods,
-    local_distance,
     lowest_issue,
-    row_after,
     same_memory,
-    turned,
 )
 from dataflow.sim.fast_tiles import (
-    ASKED,
-    AXES,
-    AXES_END,
-    AXIS_FIELDS,
-    BACK,
-    BANK_OF,
-    BEAT,
-    BEATS,
-    BURSTS,
-    CHANNELS,
-    COLLECTED,
-    ENDS,
     FREE_AT,
-    FREED,
     GENERATOR_FIELDS,
     GENERATORS,
     GENERATORS_END,
     ISSUED,
-    LAST_BACK,
-    NEEDS,
-    NEXT,
     NEXT_ISSUE,
-    OLDEST,
-    OUTSTANDING,
     PARTS,
-    PLACES,
-    POINT,
-    POINTS,
-    QUEUE,
-    REACH,
-    READS,
-    ROW_OF,
     SERVED,
-    USED,
-    USEFUL,
-    WRITES,
-    find_coordinates,
 )
-from dataflow.sim.fast_tiles import LOOPS as GENERATOR_LOOPS
 
 # a level of the reference unit, outermost first: its firings in one turn; its marks so far; where
 # their fingerprints lie; marks between the state kept and the one it is compared with (0: none
 # kept); the mark of that, and the one before which no other is kept; how long that was last put
-# off; the cycle at the last mark; the lag that was compared last, in vain
-STRIDE_FIRINGS, SEEN, HISTORY, LAG, DUE, AGAIN, DELAY, BEFORE, TRIED = range(9)
-LEVEL_FIELDS = 9
+# off; the cycle at the last mark, its fingerprint; the lag that was compared last, in vain; ...
+STRIDE_FIRINGS, SEEN, HISTORY, LAG, DUE, AGAIN, DELAY, BEFORE, LAST, TRIED = range(10)
+# ... states that it remembers as steps known, at most; the place of the first, and of the next to
+# come, among all states kept; rings of their fingerprints and of whether the one after follows it;
+# whether the last one is that of the last mark
+KNOWN_MOST, KNOWN_FIRST, KNOWN_NEXT, KNOWN_MARKS, KNOWN_FOLLOWED, KNOWN_OPEN = range(10, 16)
+LEVEL_FIELDS = 16
 MARKS = 512
 """Fingerprints that a level remembers; no period of more marks is found."""
+MOST_KNOWN = 128
+"""States that a level remembers as steps known."""
+TRIES = 8
+"""Known steps compared at a mark."""
 SPREAD = 0x9E3779B97F4A7C1
 """An odd number whose multiples fill a word evenly (2^60 by the golden ratio)."""
 
 
 @jit
 def at_mark(s, kept):
-    """Compare states that are due and jump where one is the same; set the next mark."""
-    fired, size = s[s[REFERENCE] + FIRED], len(kept) * LEVEL_FIELDS // (s[LEVELS_END] - s[LEVELS])
+    """Go on from a mark without firing as far as possible; set the next mark."""
     s[AT_MARK] = 0
-    turned_outer = False
+    while passes(s, kept):
+        pass
+    innermost = s[s[LEVELS_END] - LEVEL_FIELDS + STRIDE_FIRINGS]
+    s[MARK] = (s[s[REFERENCE] + FIRED] // innermost + 1) * innermost
+
+
+@jit
+def passes(s, kept):
+    """Compare states that are due, jump where one is the same; whether a known step was taken."""
+    fired, turned_outer = s[s[REFERENCE] + FIRED], False
     for level in range(s[LEVELS], s[LEVELS_END], LEVEL_FIELDS):
         if fired % s[level + STRIDE_FIRINGS] != 0:
             continue
         if turned_outer:
             start_anew(s, level)
-        start = (level - s[LEVELS]) // LEVEL_FIELDS * size
-        x = pointer(kept[start : start + size])  # pyright: ignore[reportCallIssue]
-        if look(s, x, level):
+        if look(s, state(s, kept, (level - s[LEVELS]) // LEVEL_FIELDS), level):
             for inner in range(level, s[LEVELS_END], LEVEL_FIELDS):
                 start_anew(s, inner)
-            break
+                s[inner + KNOWN_OPEN] = 0
+            return False
+        if s[level + KNOWN_MOST] and recall(s, kept, level):
+            for inner in range(level + LEVEL_FIELDS, s[LEVELS_END], LEVEL_FIELDS):
+                start_anew(s, inner)
+                s[inner + KNOWN_OPEN] = 0
+            return True
         turned_outer = True
-    innermost = s[s[LEVELS_END] - LEVEL_FIELDS + STRIDE_FIRINGS]
-    s[MARK] = (s[s[REFERENCE] + FIRED] // innermost + 1) * innermost
+    return False
+
+
+@jit
+def state(s, kept, place):
+    """One of the states kept."""
+    return pointer(kept[place * s[SIZE] : (place + 1) * s[SIZE]])  # pyright: ignore[reportCallIssue]
+
+
+@jit
+def recall(s, kept, level):
+    """Take a step known from this state, or remember the state; whether a step was taken."""
+    most, first, after = s[level + KNOWN_MOST], s[level + KNOWN_FIRST], s[level + KNOWN_NEXT]
+    marks, followed, tries = s[level + KNOWN_MARKS], s[level + KNOWN_FOLLOWED], TRIES
+    for back in range(2, most + 1):  # the last one is followed by none yet
+        place = (after - back) % most
+        if s[followed + place] and s[marks + place] == s[level + LAST]:
+            x, y = state(s, kept, first + place), state(s, kept, first + (place + 1) % most)
+            if leads(s, x, y):
+                take_step(s, x, y, state(s, kept, len(kept) // s[SIZE] - 1))
+                s[level + KNOWN_OPEN] = 0
+                return True
+            tries -= 1
+            if tries == 0:
+                break
+    keep(s, state(s, kept, first + after))
+    s[marks + after], s[followed + after] = s[level + LAST], 0
+    s[followed + (after - 1) % most] = s[level + KNOWN_OPEN]
+    s[level + KNOWN_OPEN] = 1
+    s[level + KNOWN_NEXT] = (after + 1) % most
+    return False
 
 
 @jit
@@ -182,7 +157,7 @@ def start_anew(s, level):
 def look(s, x, level):
     """Look at the state at a level's mark; whether the run has jumped."""
     mark = fingerprint(s, s[level + BEFORE])
-    s[level + BEFORE] = s[s[REFERENCE] + FREE]
+    s[level + BEFORE], s[level + LAST] = s[s[REFERENCE] + FREE], mark
     seen, history = s[level + SEEN], s[level + HISTORY]
     s[level + SEEN] += 1
     if s[level + LAG] and seen == s[level + DUE]:
@@ -234,33 +209,6 @@ def fingerprint(s, since):
 
 
 @jit
-def copy_ring(s, x, ring, size, first, end):
-    """Copy the entries of a ring from number `first` to before `end`."""
-    for k in range(first, end):
-        x[ring + k % size] = s[ring + k % size]
-
-
-@jit
-def keep(s, x):
-    """Copy all of the state that is looked at again."""
-    for place in range(s[ROOM]):
-        x[place] = s[place]
-    for c in range(s[CHANNELS_AT], s[CHANNELS_END], CHANNEL_FIELDS):
-        if not s[c + IS_QUEUE]:
-            copy_ring(s, x, s[c + ARRIVALS], s[c + CAPACITY], 0, s[c + CAPACITY])
-            copy_ring(s, x, s[c + CREDITS], s[c + CAPACITY], 0, s[c + CAPACITY])
-    for g in range(s[GENERATORS], s[GENERATORS_END], GENERATOR_FIELDS):
-        q, beats, bursts = s[g + QUEUE], s[g + BEATS], s[g + BURSTS]
-        copy_ring(s, x, s[g + NEEDS], beats, s[g + COLLECTED], s[g + BEAT])
-        copy_ring(s, x, s[g + ENDS], beats, s[g + COLLECTED], s[g + BEAT])
-        copy_ring(s, x, s[q + ARRIVALS], beats, s[g + COLLECTED], s[q + WRITTEN])
-        copy_ring(s, x, s[q + CREDITS], beats, s[g + COLLECTED], s[q + READ] + beats)
-        copy_ring(s, x, s[g + PLACES], bursts, s[g + SERVED], s[g + ASKED])
-        for ring in (FREED, REACH, BACK):
-            copy_ring(s, x, s[g + ring], s[OUTSTANDING] + 1, 0, s[OUTSTANDING] + 1)
-
-
-@jit
 def same_periods(s, x):
     """How many periods the run may jump; 0 where its state is not the one kept."""
     cycles = s[s[REFERENCE] + FREE] - x[s[REFERENCE] + FREE]
@@ -281,146 +229,3 @@ def same_periods(s, x):
     if s[GENERATORS] < s[GENERATORS_END] and not same_memory(s, x, cycles, low):
         return 0
     return periods
-
-
-@jit
-def grow(s, x, place, periods):
-    """Let a count grow as it has since `x`, so many times."""
-    s[place] += periods * (s[place] - x[place])
-
-
-@jit
-def jump(s, x, periods):
-    """Do so many times more what was done since `x`, whose rings then hold nothing."""
-    ahead = periods * (s[s[REFERENCE] + FREE] - x[s[REFERENCE] + FREE])
-    s[SKIPPED] += periods * (s[TOTAL] - x[TOTAL])
-    grow(s, x, TOTAL, periods)
-    if s[GENERATORS] < s[GENERATORS_END]:
-        jump_memory(s, x, periods, ahead)  # first, as it asks how far the generators have moved
-    for g in range(s[GENERATORS], s[GENERATORS_END], GENERATOR_FIELDS):
-        if s[g + POINT] != x[g + POINT]:
-            jump_generator(s, x, g, periods, ahead)
-    for c in range(s[CHANNELS_AT], s[CHANNELS_END], CHANNEL_FIELDS):
-        if s[c + WRITTEN] != x[c + WRITTEN] and not s[c + IS_QUEUE]:
-            jump_channel(s, x, c, periods, ahead)
-    for u in range(s[UNITS], s[UNITS_END], UNIT_FIELDS):
-        if s[u + FIRED] != x[u + FIRED]:
-            for loop in range(s[u + OUTER]):
-                grow(s, x, s[u + LOOPS] + 2 * loop + 1, periods)
-            for place in range(u + GAPS, u + GAPS + len(CAUSES)):
-                grow(s, x, place, periods)
-            grow(s, x, u + LEFT, periods)
-            grow(s, x, u + FIRED, periods)
-            s[u + FREE] += ahead
-            s[u + LAST_FIRED] += ahead
-
-
-@jit
-def jump_channel(s, x, c, periods, ahead):
-    """Move a channel's counts and times on."""
-    turn, capacity = periods * (s[c + WRITTEN] - x[c + WRITTEN]), s[c + CAPACITY]
-    if not s[c + IS_QUEUE]:
-        turn_ring(s, x, s[c + ARRIVALS], capacity, 0, capacity, turn, ahead)
-        turn_ring(s, x, s[c + CREDITS], capacity, 0, capacity, turn, ahead)
-    s[c + READ] += turn
-    s[c + WRITTEN] += turn
-    s[c + READ_AT] = s[c + READ] % capacity
-    s[c + WRITE_AT] = s[c + WRITTEN] % capacity
-    s[c + LAST_ARRIVAL] += ahead
-
-
-@jit
-def jump_generator(s, x, g, periods, ahead):
-    """Move a generator, with its queue, on."""
-    q, window, size = s[g + QUEUE], s[OUTSTANDING] + 1, s[g + BEATS]
-    beats, bursts = periods * (s[g + BEAT] - x[g + BEAT]), periods * (s[g + ASKED] - x[g + ASKED])
-    moved = moved_loop(s, x, s[g + GENERATOR_LOOPS], s[g + POINTS])
-    distance = periods * distance_bursts(s, x, g, moved) if s[DRAM] else 0
-    first = s[g + COLLECTED]
-    turn_ring(s, x, s[g + NEEDS], size, first, s[g + BEAT], beats, bursts)
-    turn_ring(s, x, s[g + ENDS], size, first, s[g + BEAT], beats, bursts)
-    turn_ring(s, x, s[q + ARRIVALS], size, first, s[q + WRITTEN], beats, ahead)
-    turn_ring(s, x, s[q + CREDITS], size, first, s[q + READ] + size, beats, ahead)
-    first = s[g + SERVED]
-    turn_ring(s, x, s[g + PLACES], s[g + BURSTS], first, s[g + ASKED], bursts, distance)
-    for ring in (FREED, REACH):
-        turn_ring(s, x, s[g + ring], window, 0, window, bursts, ahead)
-    turn_ring(s, x, s[g + BACK], window, 0, window, bursts, 0)
-    for place in range(s[g + BACK], s[g + BACK] + window):
-        s[place] += ahead if s[place] >= 0 else 0
-    jump_channel(s, x, q, periods, ahead)
-    for place in (POINT, BEAT, COLLECTED, ASKED, ISSUED, SERVED, USED, USEFUL):
-        grow(s, x, g + place, periods)
-    s[g + NEXT_ISSUE] += ahead
-    s[g + LAST_BACK] += ahead
-    if s[s[g + OLDEST]] != NEVER:
-        s[s[g + OLDEST]] += ahead
-    grow(s, x, s[g + GENERATOR_LOOPS] + 2 * moved + 1, periods)
-    for a in range(s[g + AXES], s[g + AXES_END], AXIS_FIELDS):
-        find_coordinates(s, a)
-    if s[DRAM]:
-        jump_requests(s, x, g, bursts)
-
-
-@jit
-def jump_requests(s, x, g, bursts):
-    """Move the requests on that wait at a channel, all of their numbers by `bursts`."""
-    window = s[OUTSTANDING] + 1
-    for ring in (BANK_OF, ROW_OF, NEXT):
-        turn_ring(s, x, s[g + ring], window, 0, window, bursts, 0)
-    for place in range(s[g + NEXT], s[g + NEXT] + window):
-        s[place] += bursts if s[place] >= 0 else 0
-    for number in range(s[g + SERVED], s[g + ISSUED]):
-        if s[s[g + BACK] + number % window] < 0:
-            locate(s, g, number)
-    for d in range(s[FREE_AT], s[FREE_AT] + s[CHANNELS] * ROW_FIELDS, ROW_FIELDS):
-        queue = s[d + QUEUES] + 2 * ((g - s[GENERATORS]) // GENERATOR_FIELDS)
-        if s[queue] >= 0:
-            s[queue] += bursts
-            s[queue + 1] += bursts
-
-
-@jit
-def jump_memory(s, x, periods, ahead):
-    """Move memory's channels on."""
-    grow(s, x, READS, periods)
-    grow(s, x, WRITES, periods)
-    if not s[DRAM]:
-        for place in range(s[FREE_AT], s[FREE_AT] + 2 * s[CHANNELS], 2):
-            s[place] += ahead
-        return
-    turn, parts = periods * bank_turn(s, x), ahead * s[PARTS]
-    for d in range(s[FREE_AT], s[FREE_AT] + s[CHANNELS] * ROW_FIELDS, ROW_FIELDS):
-        for place in range(d + COLUMN, d + FOUR):
-            s[place] += parts
-        for place in range(s[d + FOUR], s[d + FOUR] + 4):
-            s[place] += parts
-        for field in (TURN, REFRESH_AT, REFRESHED):
-            s[d + field] += parts
-        first = s[s[d + BANKS_AT] + GROUP]
-        for place in range(first, first + s[GROUPS] * GROUP_FIELDS):
-            s[place] += parts
-        for field in (HITS, MISSES, CONFLICTS, REFRESHES):
-            grow(s, x, d + field, periods)
-        jump_banks(s, x, d, periods, parts, turn)
-
-
-@jit
-def jump_banks(s, x, d, periods, parts, turn):
-    """Move a channel's banks on: each then stands as the one `turn` places before it did."""
-    banks = s[d + BANKS_AT]
-    rows = s[GROUPS] * s[GROUP_BANKS]
-    for number in range(rows):
-        bank = banks + number * BANK_FIELDS
-        if s[bank + ROW] >= 0:
-            distance = periods * local_distance(s, x, s[bank + SERVED_FOR])
-            s[bank + ROW] = row_after(s, number, s[bank + ROW], distance)
-    for place in range(banks, banks + rows * BANK_FIELDS):
-        x[place] = s[place]
-    for number in range(rows):
-        bank = banks + turned(s, number, turn) * BANK_FIELDS
-        before = banks + number * BANK_FIELDS
-        s[bank + ROW] = x[before + ROW]
-        s[bank + SERVED_FOR] = x[before + SERVED_FOR]
-        for field in (COLUMN_AT, CLOSE_AT, OPEN_AT):
-            s[bank + field] = x[before + field] + parts

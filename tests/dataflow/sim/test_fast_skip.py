@@ -21,6 +21,8 @@ from tests.dataflow.sim import test_dram, test_fast_engine, test_memory_rules, t
 def _every_level(monkeypatch):
     """Looks at the state at every level, however little lies between two looks."""
     monkeypatch.setattr(fast_levels, "FEWEST_FIRINGS", 0)
+    monkeypatch.setattr(fast_levels, "WORTH_KNOWING", 0)
+    monkeypatch.setattr(fast_levels, "KNOWN_WORDS", 1 << 18)
 
 
 def outcome(program, skip):
