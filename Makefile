@@ -25,6 +25,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(PY) benchmarks/firing_rate.py
+	@$(PY) benchmarks/engines.py
 
 clean:
 	rm -rf $(VENV) out build *.egg-info
