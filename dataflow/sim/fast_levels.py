@@ -17,6 +17,10 @@ from dataflow.program import Program
 from dataflow.sim import fast_kernel as kernel
 from dataflow.sim import fast_skip as skip
 
+WIDEST = 1 << 12
+"""Most turns of a loop that no level lies within: a longer one has levels of its own."""
+WITHIN = 1 << 10
+"""Turns of a longer loop from one such level to the next."""
 FEWEST_MARKS = 4
 """Marks of a level: two that the same lies between, one before and one after."""
 FEWEST_FIRINGS = 512
@@ -40,7 +44,7 @@ def add_levels(layout: Any, program: Program) -> None:
     if firings and max(firings) > 0:
         place = firings.index(max(firings))
         trips = [loop.trips for loop in reversed(program.units[place].loops)]
-        inside = {1, *itertools.accumulate(trips, operator.mul)}
+        inside = _filled({1, *itertools.accumulate(trips, operator.mul)})
         least = FEWEST_FIRINGS * firings[place] // sum(firings)
         strides = [
             stride
@@ -69,6 +73,16 @@ def add_levels(layout: Any, program: Program) -> None:
             kernel.MARK: strides[-1] if strides else kernel.NEVER,
         },
     )
+
+
+def _filled(strides: set[int]) -> set[int]:
+    """Strides with others between those that lie further than WIDEST apart."""
+    found = set(strides)
+    for inner, outer in itertools.pairwise(sorted(strides)):
+        while outer > inner * WIDEST:
+            inner *= WITHIN
+            found.add(inner)
+    return found
 
 
 def states_kept(s: np.ndarray) -> np.ndarray:

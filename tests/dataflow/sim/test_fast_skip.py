@@ -57,6 +57,12 @@ def test_two_units_skip_all_but_their_first_and_last_periods(wire):
     assert skipped(wire.program(units)) >= 2 * 16 * 900
 
 
+def test_long_loop_without_another_inside_is_skipped_too(wire):
+    port = wire.port("ab", 1)
+    units = [wire.unit("a", [1 << 20], [], [port]), wire.unit("b", [1 << 20], [port], ii=3)]
+    assert skipped(wire.program(units)) >= 0.98 * (2 << 20)
+
+
 def test_stream_skips_between_turns_over_the_channels(wire):
     machine = hwspecs.load("tungsten_20x20")
     elems = 4096 * 256
