@@ -191,11 +191,11 @@ class Run:
                 self._refuse(int(s[FAULTY]))
             if ended:
                 return
-            if self.stop:
-                raise KeyboardInterrupt
             if self.progress is not None:
                 cycle = max(self._units(LAST_FIRED))
                 self.progress(int(s[TOTAL]), self.graph.firings, cycle)
+            if self.stop:
+                raise KeyboardInterrupt
 
     def _units(self, field: int) -> list[int]:
         """A field of every unit."""
