@@ -18,8 +18,8 @@ import typer
 if TYPE_CHECKING:
     from dataflow.nodes import Graph
     from dataflow.request import Request
-    from gpu.bench import Case, Row
-    from gpu.check import Checked
+    from gpu.measure.bench import Case, Row
+    from gpu.measure.check import Checked
     from gpu.schedule import GpuSchedule
 
 Kernel = Annotated[str, typer.Argument(help="A kernel's name, or FILE.py:FUNCTION of your own.")]
@@ -74,7 +74,7 @@ def check(
     json_: AsJson = False,
 ) -> None:
     """Run a kernel's generated code and judge its values against float64."""
-    from gpu.check import check as judge
+    from gpu.measure.check import check as judge
 
     made = _request(kernel, set_, rewrite)
     given = _schedule(schedule)
@@ -119,7 +119,7 @@ def source(
 ) -> None:
     """Print the generated Triton or Gluon source of a kernel, or the schedule behind it."""
     from gpu.emitters import printed
-    from gpu.lower import lower
+    from gpu.lowering.lower import lower
 
     made = _request(kernel, set_, rewrite)
     chosen = _schedule(schedule) or _chosen(made.graph, _precision(precision), emitter)
@@ -148,8 +148,8 @@ def bench(
     json_: AsJson = False,
 ) -> None:
     """Time kernels on the GPU beside the best library calls, in one run."""
-    from gpu.bench import bench as measure
-    from gpu.bench import best_ratios, ceilings, write_rows
+    from gpu.measure.bench import bench as measure
+    from gpu.measure.bench import best_ratios, ceilings, write_rows
     from gpu.run import require_gpu
 
     chosen = _cases(cases, set_, rewrite, precision, only)
@@ -179,7 +179,7 @@ def _cases(
     precision: str,
     only: list[str] | None,
 ) -> list[Case]:
-    from gpu.bench import Case, read_cases
+    from gpu.measure.bench import Case, read_cases
 
     if not cases.endswith(".csv"):
         settings, rewrites = " ".join(set_ or []), " ".join(rewrite or [])
@@ -224,7 +224,7 @@ def compile(
 ) -> None:
     """Compile kernels for a card that need not be there, and say what they take of it."""
     from gpu.compile import faults, resources
-    from gpu.default_schedule import default_schedule
+    from gpu.defaults.schedule import default_schedule
 
     bad, data = False, []
     for case in _cases(cases, set_, rewrite, precision, only):
@@ -263,7 +263,7 @@ def tune(
     json_: AsJson = False,
 ) -> None:
     """Search for a faster schedule on the GPU at hand, and keep the best one for later runs."""
-    from gpu.tune import tune as search
+    from gpu.measure.tune import tune as search
 
     made = _request(kernel, set_, rewrite)
     best, path = search(made, _precision(precision), trials)
@@ -288,9 +288,9 @@ def _request(kernel: str, set_: list[str] | None, rewrite: list[str] | None) -> 
 
 def _chosen(graph: Graph, precision: str, emitter: str | None) -> GpuSchedule:
     """The schedule to run: the best one known, or the default of the emitter asked for."""
-    from gpu.default_schedule import default_schedule
-    from gpu.emit_gluon_schedule import gluon_schedule
-    from gpu.known import known_schedule
+    from gpu.defaults.schedule import default_schedule
+    from gpu.emit_gluon.schedule import gluon_schedule
+    from gpu.measure.known import known_schedule
     from gpu.schedule import EMITTERS, GpuScheduleError
 
     if emitter is None:

@@ -16,7 +16,7 @@ from typing import Any
 from dataflow.nodes import Graph
 from gpu.blocks import Argument
 from gpu.emitters import Launch, Printed, printed, shared_layout
-from gpu.lower import lower
+from gpu.lowering.lower import lower
 from gpu.module import GpuError, load
 from gpu.plan import ITEM_BYTES, Plan
 from gpu.schedule import GpuSchedule

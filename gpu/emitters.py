@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpu import emit_gluon, emit_triton
-from gpu.axes import THREE_GROUPS
 from gpu.blocks import Argument
+from gpu.emit_gluon import emit as emit_gluon
+from gpu.emit_triton import emit as emit_triton
+from gpu.lowering.axes import THREE_GROUPS
 from gpu.module import GpuError
 from gpu.plan import Kernel, Plan
 

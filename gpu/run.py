@@ -19,9 +19,9 @@ import numpy as np
 from dataflow.errors import did_you_mean
 from dataflow.nodes import Graph, Output, live
 from dataflow.reference import check_inputs
-from gpu.default_schedule import default_schedule
+from gpu.defaults.schedule import default_schedule
 from gpu.emitters import passed, printed
-from gpu.lower import lower
+from gpu.lowering.lower import lower
 from gpu.module import GpuError, load
 from gpu.operator import launch as launch_operator
 from gpu.operator import register

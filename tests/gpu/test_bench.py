@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu.bench import (
+from gpu.measure.bench import (
     BenchError,
     Ceilings,
     Row,
@@ -16,7 +16,7 @@ from gpu.bench import (
     read_cases,
     write_rows,
 )
-from gpu.peers import flops
+from gpu.measure.peers import flops
 
 CASES = Path(__file__).parents[2] / "benchmarks" / "gpu_cases.csv"
 ON_GPU = torch.cuda.is_available()
@@ -77,7 +77,7 @@ def test_best_ratio_is_that_of_the_fastest_peer() -> None:
 def test_results_say_card_versions_and_ceilings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpu.bench.device_name", lambda where: "some card")
+    monkeypatch.setattr("gpu.measure.bench.device_name", lambda where: "some card")
     path = tmp_path / "rows.csv"
     row = Row("a", "tileloom", "bf16", 2.0, 1.9, 2.1, tflops=math.nan, gb_per_s=1234.56)
     write_rows(path, [row], Ceilings(4.2e12, 7e14))

@@ -4,9 +4,9 @@ from dataflow.index import affine
 from dataflow.request import read_settings, request
 from gpu.blocks import block_of
 from gpu.box_sides import Side, folded, sides_of
-from gpu.default_schedule import default_schedule
-from gpu.default_stacks import without_stacks
-from gpu.lower import lower
+from gpu.defaults.schedule import default_schedule
+from gpu.defaults.stacks import without_stacks
+from gpu.lowering.lower import lower
 from gpu.plan import AxisPlan, Load, Loop, Store
 
 LANES = {"a": 64, "b": 32}

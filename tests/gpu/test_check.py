@@ -7,9 +7,9 @@ import torch
 
 from dataflow.reference import evaluate
 from dataflow.request import Request, read_settings, request
-from gpu.check import check
-from gpu.exact import draw, judge, reference_work
-from gpu.peers import eager, peers
+from gpu.measure.check import check
+from gpu.measure.exact import draw, judge, reference_work
+from gpu.measure.peers import eager, peers
 from gpu.run import Compiled, compile
 
 SMALL = {
@@ -49,7 +49,7 @@ def test_judgement_over_slices_equals_that_of_the_whole(
     compiled = compile(made.graph, precision="fp32", where=where)
     inputs = draw(made, compiled)
     whole = judge(made, compiled, inputs, "fp32")
-    monkeypatch.setattr("gpu.exact.SLICE_ELEMENTS", 1)
+    monkeypatch.setattr("gpu.measure.exact.SLICE_ELEMENTS", 1)
     parts = judge(made, compiled, inputs, "fp32")
     assert whole is not None and parts is not None
     assert whole.passed and whole.decisive and parts.passed

@@ -34,7 +34,7 @@ def test_check_sets_the_simulator_beside_the_gpu(where: str) -> None:
 
 
 def test_check_of_wrong_values_exits_with_one(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu.check.EAGER_FACTOR", -100.0)
+    monkeypatch.setattr("gpu.measure.check.EAGER_FACTOR", -100.0)
     done = run("check", "softmax", "--set", "rows=3 n=17", "--on", where)
     assert done.exit_code == 1
     assert "BEYOND" in done.stdout

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from dataflow.request import read_settings, request
-from gpu.default_schedule import default_schedule
-from gpu.default_stacks import stacked_bytes, with_stacks, without_stacks
-from gpu.lower import lower
+from gpu.defaults.schedule import default_schedule
+from gpu.defaults.stacks import stacked_bytes, with_stacks, without_stacks
+from gpu.lowering.lower import lower
 
 AT = "batch=64 channels=768"
 KIB = 1024

@@ -3,10 +3,10 @@
 import pytest
 
 from dataflow.request import Request, read_settings, request
-from gpu.check import check
-from gpu.default_schedule import default_schedule
-from gpu.default_stages import Stages, stages_of
-from gpu.lower import lower
+from gpu.defaults.schedule import default_schedule
+from gpu.defaults.stages import Stages, stages_of
+from gpu.lowering.lower import lower
+from gpu.measure.check import check
 
 LONG = "n=16384 causal=true gated=true order=3 first_radix=8"
 

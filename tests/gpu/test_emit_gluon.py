@@ -13,13 +13,13 @@ import torch
 
 from dataflow.reference import constant
 from dataflow.request import Request, read_settings, request
-from gpu import check as checking
-from gpu.default_schedule import default_schedule
-from gpu.default_stacks import without_stacks
-from gpu.emit_gluon import options, source
-from gpu.emit_gluon_layout import laid_out
+from gpu.defaults.schedule import default_schedule
+from gpu.defaults.stacks import without_stacks
+from gpu.emit_gluon.emit import options, source
+from gpu.emit_gluon.layout import laid_out
 from gpu.emitters import printed
-from gpu.lower import lower
+from gpu.lowering.lower import lower
+from gpu.measure import check as checking
 from gpu.module import GpuError
 from gpu.plan import Plan, Tensor
 from gpu.schedule import GpuSchedule
@@ -71,7 +71,7 @@ def planned(case: str, precision: str = "bf16", **changes: object) -> tuple[Requ
 
 
 class OnNumpy:
-    """A plan as `gpu.check` runs it, its Gluon text on the machine of NumPy."""
+    """A plan as `gpu.measure.check` runs it, its Gluon text on the machine of NumPy."""
 
     where = "interpreter"
     device = torch.device("cpu")

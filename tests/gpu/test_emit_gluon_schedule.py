@@ -3,7 +3,7 @@
 import pytest
 
 from dataflow.request import read_settings, request
-from gpu.emit_gluon_schedule import gluon_schedule
+from gpu.emit_gluon.schedule import gluon_schedule
 from gpu.module import GpuError
 
 

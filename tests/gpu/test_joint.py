@@ -3,9 +3,9 @@
 import pytest
 
 from dataflow.request import read_settings, request
-from gpu.check import check
-from gpu.joint import joint
-from gpu.lower import lower
+from gpu.lowering.joint import joint
+from gpu.lowering.lower import lower
+from gpu.measure.check import check
 from gpu.plan import Load, Loop, Tensor
 from gpu.schedule import GpuSchedule
 

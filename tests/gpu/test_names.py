@@ -4,8 +4,8 @@ import pytest
 
 from dataflow.graph import Builder, Graph
 from dataflow.reference import draw_inputs, evaluate
-from gpu.default_schedule import default_schedule
-from gpu.lower import lower
+from gpu.defaults.schedule import default_schedule
+from gpu.lowering.lower import lower
 from gpu.run import run
 from gpu.schedule import GpuScheduleError
 

@@ -6,7 +6,7 @@ import pytest
 
 from dataflow.graph import Builder, Graph
 from dataflow.kernels import build
-from gpu.lower import lower
+from gpu.lowering.lower import lower
 from gpu.schedule import GpuSchedule, GpuScheduleError
 from hwspecs import SpecError
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dataflow.request import read_settings, request
-from gpu.default_schedule import default_schedule
-from gpu.emit_triton import source
-from gpu.lower import lower
+from gpu.defaults.schedule import default_schedule
+from gpu.emit_triton.emit import source
+from gpu.lowering.lower import lower
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gpu"
 CASES = {

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from dataflow.request import Request, read_settings, request
-from gpu.check import check
-from gpu.default_schedule import default_schedule
-from gpu.default_stacks import without_stacks
-from gpu.lower import lower
+from gpu.defaults.schedule import default_schedule
+from gpu.defaults.stacks import without_stacks
+from gpu.lowering.lower import lower
+from gpu.measure.check import check
 from gpu.plan import Dot, Kernel, Load, Loop, Plan, Stack, Store, Unstack
 from gpu.schedule import GpuSchedule
 from gpu.tables import numbers

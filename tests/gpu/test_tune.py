@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from dataflow.kernels import build
-from gpu.known import graph_key, keep, known_schedule
+from gpu.measure.known import graph_key, keep, known_schedule
+from gpu.measure.tune import neighbours, search
 from gpu.module import GpuError
 from gpu.schedule import GpuSchedule
-from gpu.tune import neighbours, search
 
 START = GpuSchedule.model_validate(
     {

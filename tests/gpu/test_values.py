@@ -4,7 +4,7 @@ import pytest
 
 from dataflow.kernels import KERNELS
 from dataflow.request import read_settings, request
-from gpu.check import check
+from gpu.measure.check import check
 
 CASES = [
     ("gemm", "i=33 j=17 k=65"),

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from dataflow.index import Affine
 from gpu.blocks import descriptor
-from gpu.emit_gluon_boxes import Box, box_of, swizzle
-from gpu.emit_gluon_stages import Stages, stages
-from gpu.emit_gluon_turn import turned
+from gpu.emit_gluon.boxes import Box, box_of, swizzle
+from gpu.emit_gluon.stages import Stages, stages
+from gpu.emit_gluon.turn import turned
+from gpu.lowering.orders import operands
 from gpu.module import GpuError
-from gpu.orders import operands
 from gpu.plan import (
     ITEM_BYTES,
     Barrier,

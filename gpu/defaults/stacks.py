@@ -1,11 +1,11 @@
 """Chains of products by tables on a card with a copy engine: stacked, loads some steps ahead.
 
 A program that walks a batch through a chain of Fourier products waits for each product before the
-next. Stacked products (`gpu.stacks`) are half as many, and loads that are under way some steps
-before they are needed hide where they come from. How many steps is a matter of shared memory, which
-the programs of a core divide: a gated convolution of 4096 points took 0.67 ms on an H200 with two
-programs and loads two steps ahead, 0.82 ms with one and the same loads, 0.74 ms with two and loads
-one step ahead.
+next. Stacked products (`gpu.lowering.stacks`) are half as many, and loads that are under way some
+steps before they are needed hide where they come from. How many steps is a matter of shared memory,
+which the programs of a core divide: a gated convolution of 4096 points took 0.67 ms on an H200 with
+two programs and loads two steps ahead, 0.82 ms with one and the same loads, 0.74 ms with two and
+loads one step ahead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from dataflow.nodes import Graph
-from gpu.lower import lower
+from gpu.lowering.lower import lower
 from gpu.plan import ITEM_BYTES, Dot, Kernel, Load, Loop, Permute, Plan, Store, Value
 from gpu.schedule import GpuSchedule, KernelSchedule
 

@@ -15,11 +15,15 @@ from dataclasses import replace
 from dataflow.errors import did_you_mean
 from dataflow.index import affine
 from dataflow.nodes import Graph, live
-from gpu.axes import plan_axes, product_sides
-from gpu.bounds import bounded
-from gpu.joint import Places, joint, placed
-from gpu.names import identifier
-from gpu.orders import ordered
+from gpu.lowering.axes import plan_axes, product_sides
+from gpu.lowering.bounds import bounded
+from gpu.lowering.draft import Scope, Store_
+from gpu.lowering.joint import Places, joint, placed
+from gpu.lowering.names import identifier
+from gpu.lowering.orders import ordered
+from gpu.lowering.scopes import Nest, cone
+from gpu.lowering.stacks import stacked
+from gpu.lowering.tiles import Kernel as TileKernel
 from gpu.plan import (
     LARGEST_TILE,
     MEMORY_TYPE,
@@ -37,10 +41,6 @@ from gpu.plan import (
     statements_of,
 )
 from gpu.schedule import GpuSchedule, GpuScheduleError, KernelSchedule
-from gpu.scopes import Nest, cone
-from gpu.stacks import stacked
-from gpu.tile_draft import Scope, Store_
-from gpu.tiles import Kernel as TileKernel
 
 LINEAR = ("add", "sub", "mul")
 """Pointwise operations that keep a value's relative error, beside that of what it is added to."""

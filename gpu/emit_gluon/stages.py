@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpu.orders import operands
+from gpu.lowering.orders import operands
 from gpu.plan import Dot, Load, Loop, Statement, Store, Value
 
 

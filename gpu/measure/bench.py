@@ -19,9 +19,9 @@ from typing import Any
 
 from dataflow.errors import FaultsError
 from dataflow.request import Request, read_settings, request
-from gpu.exact import Verdict, draw, judge
-from gpu.known import known_schedule
-from gpu.peers import Peer, flops, peers
+from gpu.measure.exact import Verdict, draw, judge
+from gpu.measure.known import known_schedule
+from gpu.measure.peers import Peer, flops, peers
 from gpu.run import Compiled, compile, device_name, torch_type, versions
 from gpu.schedule import PRECISIONS, GpuSchedule
 
@@ -80,7 +80,7 @@ class Row:
 
     milliseconds: as a user calls it, launches included; gpu_milliseconds: without what the CPU
     takes, of which rates and the share of the bound follow. ratio, gpu_ratio: of each, this call's
-    time over ours. error, budget: of our values, see `gpu.check`; a case whose
+    time over ours. error, budget: of our values, see `gpu.measure.check`; a case whose
     error is not within its budget has no time. predicted_ms: by the simulator. remark: why a figure
     is missing.
     """

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from dataflow.index import Affine, affine
 from dataflow.nodes import TURNS, Node
-from gpu.pads import FINITE
+from gpu.lowering.draft import Draft, Made, Points, Published, Scope, State, key
+from gpu.lowering.pads import FINITE
 from gpu.plan import Cast, Fetch, Form, Load, Mask, Operand, Publish, Reduce, Tensor, Value
 from gpu.schedule import GpuScheduleError
-from gpu.tile_draft import Draft, Made, Points, Published, Scope, State, key
 
 
 @dataclass

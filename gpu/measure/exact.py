@@ -15,7 +15,7 @@ from typing import Any
 
 from dataflow.check import unit_roundoff
 from dataflow.request import Request
-from gpu.peers import eager, free_axes, input_scale, precision_of_products
+from gpu.measure.peers import eager, free_axes, input_scale, precision_of_products
 from gpu.run import Compiled, torch_type
 
 EAGER_FACTOR = 2.0

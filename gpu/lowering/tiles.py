@@ -1,4 +1,4 @@
-"""From nodes to statements over tiles: one kernel, its loops opened as `gpu.scopes` says.
+"""From nodes to statements over tiles: one kernel, its loops opened as `gpu.lowering.scopes` says.
 
 A node's value is asked for at some place among the loops and worked out in the outermost loop in
 which all of its axes are known, so that what does not change inside a loop is hoisted out of it,
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from dataflow.index import affine
 from dataflow.nodes import Node
 from dataflow.ops import reduce_row
-from gpu.pads import FINITE
+from gpu.lowering.draft import Key, Made, Points, Scope, Store_, chain, key
+from gpu.lowering.maps import Maps
+from gpu.lowering.pads import FINITE
+from gpu.lowering.scopes import Loops, levels, roots_within
 from gpu.plan import Barrier, Carried, Cast, Dot, Loop, Map, Statement, Store, Value
-from gpu.scopes import Loops, levels, roots_within
-from gpu.tile_draft import Key, Made, Points, Scope, Store_, chain, key
-from gpu.tile_maps import Maps
 
 
 @dataclass

@@ -20,7 +20,7 @@ from dataflow.check import check as derived_check
 from dataflow.check import unit_roundoff
 from dataflow.reference import draw_inputs, evaluate
 from dataflow.request import Request
-from gpu.exact import (
+from gpu.measure.exact import (
     EAGER_FACTOR,
     FFT_RELATIVE,
     UNIT,
@@ -31,8 +31,8 @@ from gpu.exact import (
     judge,
     reference_work,
 )
+from gpu.measure.peers import eager, input_scale
 from gpu.module import GpuError
-from gpu.peers import eager, input_scale
 from gpu.run import Compiled, RunResult, compile, device_name, rounded_inputs, torch_type, versions
 from gpu.schedule import GpuSchedule
 

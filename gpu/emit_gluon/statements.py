@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpu.emit_gluon_flights import Flights
-from gpu.emit_gluon_layout import Layout, buffer
-from gpu.emit_gluon_tiles import TYPES
+from gpu.emit_gluon.flights import Flights
+from gpu.emit_gluon.layout import Layout, buffer
+from gpu.emit_gluon.tiles import TYPES
+from gpu.emit_triton.words import FUNCTIONS as TRITON_FUNCTIONS
+from gpu.emit_triton.words import LOG2_E, REDUCTIONS, number
+from gpu.lowering.orders import operands
 from gpu.module import GpuError
-from gpu.orders import operands
 from gpu.plan import (
     Cast,
     Dot,
@@ -23,8 +25,6 @@ from gpu.plan import (
     Store,
     Value,
 )
-from gpu.triton_words import FUNCTIONS as TRITON_FUNCTIONS
-from gpu.triton_words import LOG2_E, REDUCTIONS, number
 
 FUNCTIONS = {
     **{name: text.replace("tl.", "gl.") for name, text in TRITON_FUNCTIONS.items()},

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from dataflow.nodes import Node
 from dataflow.ops import row
-from gpu.axes import product_sides
-from gpu.pads import ANY, FINITE, is_finite
+from gpu.lowering.axes import product_sides
+from gpu.lowering.draft import Made, Points, Scope
+from gpu.lowering.pads import ANY, FINITE, is_finite
+from gpu.lowering.sums import Sums
 from gpu.plan import Mask, Value
-from gpu.tile_draft import Made, Points, Scope
-from gpu.tile_sums import Sums
 
 
 @dataclass

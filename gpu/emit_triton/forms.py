@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from dataflow.index import Affine
 from gpu.blocks import pointer
+from gpu.emit_triton.words import lane_of, program_of, step_of, subscript, total
 from gpu.plan import Kernel, Loop, Plan, Tensor
-from gpu.triton_words import lane_of, program_of, step_of, subscript, total
 
 
 class Forms:

@@ -2,7 +2,7 @@
 
 The parts of a complex value between two kernels are such: the next kernel multiplies both by a
 Fourier matrix, and what it loads as one block of a tensor its products take as it lies
-(`gpu.stacks`).
+(`gpu.lowering.stacks`).
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from dataflow.index import Affine, affine
 from dataflow.nodes import TURNS, Graph, Node
-from gpu.names import identifier
-from gpu.pads import ANY, FINITE, Pad, Pads, map_pads
+from gpu.lowering.names import identifier
+from gpu.lowering.pads import ANY, FINITE, Pad, Pads, map_pads
+from gpu.lowering.scopes import Loops, Nest
 from gpu.plan import AxisPlan, Carried, Cast, Form, Map, Mask, Operand, Statement, Tensor, Value
 from gpu.schedule import GpuScheduleError, KernelSchedule
-from gpu.scopes import Loops, Nest
 
 Points = Mapping[str, int]
 """Which tile of each unrolled axis a value is worked out for."""

@@ -1,10 +1,10 @@
 """Searches schedules for the card at hand, and keeps what it found in readable files.
 
-`gpu.known` keeps the best schedule. `trials/CARD/KEY.yaml` in the cache has every trial, written as
-the search goes, so that one that was stopped goes on where it was. Candidates start at the default
-schedule and move to neighbours of the best one so far: tiles halved and doubled, other warps,
-stages and groups. Those that spill registers or ask for more shared memory than the card has are
-dropped by the compiler, before any run; those whose values are wrong are dropped by the check.
+`gpu.measure.known` keeps the best schedule. `trials/CARD/KEY.yaml` in the cache has every trial,
+written as the search goes, so that one that was stopped goes on where it was. Candidates start at
+the default schedule and move to neighbours of the best one so far: tiles halved and doubled, other
+warps, stages and groups. Those that spill registers or ask for more shared memory than the card has
+are dropped by the compiler, before any run; those whose values are wrong are dropped by the check.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from dataflow.errors import FaultsError
 from dataflow.request import Request
-from gpu.default_schedule import default_schedule
-from gpu.default_stacks import without_stacks
-from gpu.known import card_name, entries_of, graph_key, keep
+from gpu.defaults.schedule import default_schedule
+from gpu.defaults.stacks import without_stacks
+from gpu.measure.known import card_name, entries_of, graph_key, keep
 from gpu.module import GpuError, cache_folder
 from gpu.schedule import GpuSchedule, KernelSchedule
 from hwspecs import write
@@ -112,9 +112,9 @@ def _moves(plan: KernelSchedule) -> Iterator[KernelSchedule]:
 
 
 def _timer(request: Request, precision: str) -> Time:
-    from gpu.bench import time
     from gpu.compile import faults, resources
-    from gpu.exact import draw, judge
+    from gpu.measure.bench import time
+    from gpu.measure.exact import draw, judge
     from gpu.run import compile
 
     def timed(schedule: GpuSchedule) -> float:

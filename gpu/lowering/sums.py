@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from dataflow.nodes import Node
 from dataflow.ops import contracted, reduce_row
-from gpu.axes import product_sides
-from gpu.pads import ANY, FINITE, is_finite, product_pads
+from gpu.lowering.axes import product_sides
+from gpu.lowering.draft import Made, Points, Scope, defines
+from gpu.lowering.pads import ANY, FINITE, is_finite, product_pads
+from gpu.lowering.reads import Reads
 from gpu.plan import Dot, Reduce, Value
-from gpu.tile_draft import Made, Points, Scope, defines
-from gpu.tile_reads import Reads
 
 
 @dataclass

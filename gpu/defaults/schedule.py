@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from dataflow.index import affine
 from dataflow.nodes import TURNS, Graph, Node, live, recurrences
 from dataflow.ops import contracted
-from gpu.axes import power_of_two, product_sides
-from gpu.default_stacks import with_stacks
-from gpu.default_stages import staged, stages_of
+from gpu.defaults.stacks import with_stacks
+from gpu.defaults.stages import staged, stages_of
+from gpu.lowering.axes import power_of_two, product_sides
+from gpu.lowering.scopes import cone
 from gpu.plan import ITEM_BYTES, MEMORY_TYPE
 from gpu.schedule import GpuSchedule
-from gpu.scopes import cone
 
 PRODUCT_ROWS = 128
 """Rows and columns of a product's tile: two warp groups of 64 rows fill a Hopper tensor core."""

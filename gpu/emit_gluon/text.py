@@ -1,21 +1,21 @@
 """The text of a warp group: a kernel's statements over its share of the rows, in registers.
 
-The loop is printed as its stages ask (`emit_gluon_stages`): in order, a stage of each step beside
-another of the step before, or with a step's products in flight while the next step's are issued.
+The loop is printed as its stages ask (`gpu.emit_gluon.stages`): in order, a stage of each step
+beside another of the step before, or with a step's products in flight while the next step's are issued.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpu.emit_gluon_layout import Layout
-from gpu.emit_gluon_stages import early, made
-from gpu.emit_gluon_statements import Statements
-from gpu.emit_gluon_tiles import Pass, step_name
-from gpu.emit_triton import Text
-from gpu.orders import operands
+from gpu.emit_gluon.layout import Layout
+from gpu.emit_gluon.stages import early, made
+from gpu.emit_gluon.statements import Statements
+from gpu.emit_gluon.tiles import Pass, step_name
+from gpu.emit_triton.emit import Text
+from gpu.emit_triton.words import number
+from gpu.lowering.orders import operands
 from gpu.plan import Dot, Load, Loop, Statement, Value
-from gpu.triton_words import number
 
 
 class Consumer(Statements):

@@ -13,13 +13,13 @@ from typing import Any
 
 from dataflow.nodes import Graph
 from dataflow.text import to_text
-from gpu.default_schedule import default_schedule
+from gpu.defaults.schedule import default_schedule
 from gpu.module import cache_folder
 from gpu.run import versions
 from gpu.schedule import GpuSchedule
 from hwspecs import read, write
 
-SHIPPED = Path(__file__).parent / "tuned"
+SHIPPED = Path(__file__).parents[1] / "tuned"
 
 
 def graph_key(graph: Graph, precision: str) -> str:

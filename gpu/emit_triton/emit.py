@@ -14,7 +14,20 @@ from collections.abc import Sequence
 
 from dataflow.index import Affine
 from gpu.blocks import arguments, block_of, pointer
-from gpu.orders import operands
+from gpu.emit_triton.forms import Forms
+from gpu.emit_triton.words import (
+    DOT_PRECISION,
+    FUNCTIONS,
+    LOG2_E,
+    REDUCTIONS,
+    TYPES,
+    lane_of,
+    number,
+    program_of,
+    step_of,
+    subscript,
+)
+from gpu.lowering.orders import operands
 from gpu.plan import (
     Barrier,
     Bound,
@@ -37,19 +50,6 @@ from gpu.plan import (
     Store,
     Unstack,
     Value,
-)
-from gpu.triton_forms import Forms
-from gpu.triton_words import (
-    DOT_PRECISION,
-    FUNCTIONS,
-    LOG2_E,
-    REDUCTIONS,
-    TYPES,
-    lane_of,
-    number,
-    program_of,
-    step_of,
-    subscript,
 )
 
 HEAD = '''"""Generated from the graph {name} at {precision}: change the graph or the schedule."""

@@ -18,11 +18,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 from gpu.blocks import Argument, pointer
-from gpu.emit_gluon_boxes import swizzle
-from gpu.emit_gluon_layout import Layout, Ring, buffer, laid_out, shared_bytes
-from gpu.emit_gluon_text import Consumer, begin, end
-from gpu.emit_gluon_tiles import TYPES
-from gpu.emit_triton import Text
+from gpu.emit_gluon.boxes import swizzle
+from gpu.emit_gluon.layout import Layout, Ring, buffer, laid_out, shared_bytes
+from gpu.emit_gluon.text import Consumer, begin, end
+from gpu.emit_gluon.tiles import TYPES
+from gpu.emit_triton.emit import Text
 from gpu.plan import Kernel, Load, Plan, Store
 
 HEAD = '''"""Generated from the graph {name} at {precision}: change the graph or the schedule."""

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from dataflow.nodes import Graph, Node
 from dataflow.ops import contracted
-from gpu.axes import SMALLEST_PRODUCT_SIDE, power_of_two, product_sides
-from gpu.scopes import cone
+from gpu.lowering.axes import SMALLEST_PRODUCT_SIDE, power_of_two, product_sides
+from gpu.lowering.scopes import cone
 
 LARGEST_CHAIN = 8192
 """Points of a product's result that a program of 8 warps holds beside tables and state, where each

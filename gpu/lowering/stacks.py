@@ -9,10 +9,11 @@ On tensor cores the right form is one product, twice as deep and twice as wide: 
 waited for once, where the left one is four that follow each other. What is stacked may be the
 operands (two values, one result), the results (one value, two results), or both, and the tables
 may stand on either side. The stacked table is one more constant; those of the same numbers, or of
-the transposed ones, are one tile (`gpu.stacked_tables`).
+the transposed ones, are one tile (`gpu.lowering.stacked_tables`).
 
 Operands that are loads of one tensor, a fixed number of points apart, become one load; results that
-are stored that way become one store. This runs when all dimensions are in order (`gpu.orders`).
+are stored that way become one store. This runs when all dimensions are in order
+(`gpu.lowering.orders`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from dataclasses import dataclass, replace
 
 from dataflow.index import Affine
 from dataflow.nodes import Graph
-from gpu.orders import operands
+from gpu.lowering.orders import operands
+from gpu.lowering.stacked_tables import Tables
 from gpu.plan import (
     AxisPlan,
     Cast,
@@ -43,7 +45,6 @@ from gpu.plan import (
     Value,
     statements_of,
 )
-from gpu.stacked_tables import Tables
 
 PART = "part"
 """The axis of what is stacked, unless the graph has one of that name."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gpu.emit_gluon_layout import Held, Layout, Ring, Tile, buffer
-from gpu.emit_gluon_tiles import Pass, Tiles
+from gpu.emit_gluon.layout import Held, Layout, Ring, Tile, buffer
+from gpu.emit_gluon.tiles import Pass, Tiles
 from gpu.plan import Dot, Value
 
 

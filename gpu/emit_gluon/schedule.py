@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dataflow.nodes import Graph
-from gpu.default_schedule import default_schedule
-from gpu.default_stacks import without_stacks
-from gpu.emit_gluon_layout import GROUP_ROWS, GROUP_WARPS, laid_out, shared_bytes
-from gpu.lower import lower
+from gpu.defaults.schedule import default_schedule
+from gpu.defaults.stacks import without_stacks
+from gpu.emit_gluon.layout import GROUP_ROWS, GROUP_WARPS, laid_out, shared_bytes
+from gpu.lowering.lower import lower
 from gpu.module import GpuError
 from gpu.schedule import GpuSchedule, KernelSchedule
 

@@ -1,0 +1,1 @@
+"""A plan as Gluon text for Hopper: rings in shared memory, a loader warp, warp groups."""

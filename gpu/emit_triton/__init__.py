@@ -1,0 +1,1 @@
+"""A plan as Triton text: portable, and what the interpreter runs."""
