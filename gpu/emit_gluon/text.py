@@ -1,7 +1,8 @@
 """The text of a warp group: a kernel's statements over its share of the rows, in registers.
 
 The loop is printed as its stages ask (`gpu.emit_gluon.stages`): in order, a stage of each step
-beside another of the step before, or with a step's products in flight while the next step's are issued.
+beside another of the step before, or with a step's products in flight while the next step's are
+issued.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From a graph and its schedule to a plan: which tiles a kernel holds, in which loops and orders."""
+"""From a graph and its schedule to a plan: the tiles a kernel holds, their loops and orders."""
