@@ -9,7 +9,7 @@ high-water mark is enough, then by bisection below it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dataflow.program import Program
 from dataflow.sim.timing_graph import TimingGraph
@@ -158,15 +158,15 @@ def enlarged(graph: TimingGraph, suspect: Suspect, capacity: int) -> TimingGraph
     for place in suspect.places:
         plan = channels[place]
         if not suspect.scratchpad:
-            channels[place] = replace(plan, capacity=capacity)
+            channels[place] = plan._replace(capacity=capacity)
             continue
         extra = capacity - suspect.capacity
-        channels[place] = replace(
-            plan, capacity=plan.capacity + extra, initial=plan.initial + extra
+        channels[place] = plan._replace(
+            capacity=plan.capacity + extra, initial=plan.initial + extra
         )
         for other, its in enumerate(graph.channels):
             if (its.writer, its.reader) == (plan.reader, plan.writer):
-                channels[other] = replace(its, capacity=its.capacity + extra)
+                channels[other] = its._replace(capacity=its.capacity + extra)
     return TimingGraph(graph.units, tuple(channels))
 
 

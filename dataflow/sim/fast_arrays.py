@@ -208,7 +208,7 @@ class Layout(Words):
         lasts = self.add([loops + 2 * loop for loop in port.last])
         selects = self.add([w for at, *rest in port.select for w in (loops + 2 * at, *rest)])
         end = len(self.words)
-        return [port.level, int(port.late), link, lasts, selects, selects, end, 0, 0]
+        return [port.level, int(port.late), link, lasts, selects, end, 0, 0]
 
     def add_worklist(self) -> None:
         """All units and generators are on it, in order; one place stays free."""

@@ -16,6 +16,7 @@ from numba import njit
 from dataflow.program import Program
 from dataflow.sim import (
     account,
+    fast_ahead,
     fast_dram,
     fast_jump,
     fast_kernel,
@@ -131,6 +132,7 @@ def _compiled(stamp: int):
 
 _SOURCES = (
     fast_kernel.__file__,
+    fast_ahead.__file__,
     fast_dram.__file__,
     fast_jump.__file__,
     fast_known.__file__,
@@ -144,6 +146,21 @@ _SOURCES = (
     __file__,
 )
 _run = _compiled(zlib.crc32(b"".join(Path(path).read_bytes() for path in _SOURCES)))
+
+
+def _peak(words: memoryview, c: int) -> int:
+    """The most slots of a channel taken at once, the pushes not popped yet included."""
+    row = words[c : c + fast_kernel.CHANNEL_FIELDS].tolist()
+    capacity, read, written, peak = row[CAPACITY], row[READ], row[WRITTEN], row[PEAK]
+    if written == row[INITIAL]:
+        return row[INITIAL]
+    for number in range(max(read, row[INITIAL]), written):
+        pushed = words[row[SENT] + number % capacity] - row[LATENCY]
+        while number >= peak and (
+            number - peak >= read or words[row[CREDITS] + (number - peak) % capacity] > pushed
+        ):
+            peak += 1
+    return peak
 
 
 class Run:
@@ -199,7 +216,8 @@ class Run:
 
     def _units(self, field: int) -> list[int]:
         """A field of every unit."""
-        return [int(self.s[u + field]) for u in self.layout.units]
+        words = self.s.data
+        return [words[u + field] for u in self.layout.units]
 
     @property
     def finished(self) -> bool:
@@ -216,15 +234,16 @@ class Run:
 
     def _result(self, started: float, complete: bool) -> Result:
         s, layout = self.s, self.layout
+        words = s.data
         ends = [-1, *self._units(LAST_FIRED)]
         ends += [
-            s[c + LAST_ARRIVAL]
+            words[c + LAST_ARRIVAL]
             for c, plan in zip(layout.channels, self.graph.channels, strict=False)
             if plan.carries
         ]
-        ends += [s[g + fast_tiles.LAST_BACK] for g in layout.generators]
+        ends += [words[g + fast_tiles.LAST_BACK] for g in layout.generators]
         cycles = int(max(ends)) + 1
-        gaps = [s[u + GAPS : u + GAPS + len(CAUSES)].tolist() for u in layout.units]
+        gaps = [words[u + GAPS : u + GAPS + len(CAUSES)].tolist() for u in layout.units]
         rows = zip(self.graph.units, gaps, self._units(FIRED), strict=True)
         accounts = {
             plan.name: account.close(
@@ -236,7 +255,7 @@ class Run:
             cycles=cycles,
             accounts=accounts,
             channel_peaks={
-                plan.name: self._peak(c)
+                plan.name: _peak(words, c)
                 for c, plan in zip(layout.channels, self.graph.channels, strict=False)
             },
             off_chip=self._traffic(),
@@ -245,20 +264,6 @@ class Run:
             complete=complete,
             engine="fast",
         )
-
-    def _peak(self, c: int) -> int:
-        """The most slots of a channel taken at once, the pushes not popped yet included."""
-        row = self.s[c : c + fast_kernel.CHANNEL_FIELDS].tolist()
-        capacity, read, written, peak = row[CAPACITY], row[READ], row[WRITTEN], row[PEAK]
-        if written == row[INITIAL]:
-            return row[INITIAL]
-        for number in range(max(read, row[INITIAL]), written):
-            pushed = self.s[row[SENT] + number % capacity] - row[LATENCY]
-            while number >= peak and (
-                number - peak >= read or self.s[row[CREDITS] + (number - peak) % capacity] > pushed
-            ):
-                peak += 1
-        return peak
 
     def _traffic(self) -> OffChip:
         s = self.s

@@ -43,9 +43,9 @@ LACKS, IS_UNIT = range(2)
 FREE, FIRED, LAST_FIRED, II, LEFT, INNER, OUTER, DEPTH, LOOPS = range(2, 11)
 PORTS, OUTPUTS, PORTS_END, EVERY_PORTS, OTHER_PORTS, IS_PLAIN, WRAP, GAPS = range(11, 19)
 UNIT_FIELDS = 25
-# a port; ROLE and CHANNEL hold for one turn of the innermost loop
-LEVEL, LATE, LINKS, LASTS, LASTS_END, SELECTS, SELECTS_END, ROLE, CHANNEL = range(9)
-PORT_FIELDS = 9
+# a port, its LASTS up to SELECTS; ROLE and CHANNEL hold for one turn of the innermost loop
+LEVEL, LATE, LINKS, LASTS, SELECTS, SELECTS_END, ROLE, CHANNEL = range(8)
+PORT_FIELDS = 8
 SELECT_FIELDS = 4
 # a channel; READ and WRITTEN count pops and pushes, initial tokens included; SENT is the ring of
 # times at which tokens set out, ARRIVALS itself but for a channel over a shared network: LEG is
@@ -107,7 +107,7 @@ def next_run(s, u):
     every = others = 0
     for p in range(s[u + PORTS], s[u + PORTS_END], PORT_FIELDS):
         used = s[p + LEVEL] >= wrap
-        for place in range(s[p + LASTS], s[p + LASTS_END]):
+        for place in range(s[p + LASTS], s[p + SELECTS]):
             loop = s[place]
             used = used and s[loop + 1] == s[loop] - 1
         if used and s[p + LEVEL] >= depth:
@@ -219,13 +219,19 @@ def needed_times(s, u, count):
             continue
         c = s[p + CHANNEL]
         ring = s[c + ARRIVALS] if p < outputs else s[c + CREDITS]
-        at = ring + (s[c + READ_AT] if p < outputs else s[c + WRITE_AT])
-        end = ring + s[c + CAPACITY]
-        for i in range(times, times + count):
-            s[i] = s[at] if fresh else max(s[i], s[at])
-            at += 1
-            if at == end:
-                at = ring
+        slot = s[c + READ_AT] if p < outputs else s[c + WRITE_AT]
+        before = min(count, s[c + CAPACITY] - slot)  # those before the ring turns
+        at, past = ring + slot, ring - before
+        if fresh:
+            for i in range(before):
+                s[times + i] = s[at + i]
+            for i in range(before, count):
+                s[times + i] = s[past + i]
+        else:
+            for i in range(before):
+                s[times + i] = max(s[times + i], s[at + i])
+            for i in range(before, count):
+                s[times + i] = max(s[times + i], s[past + i])
         fresh = False
 
 
@@ -262,23 +268,70 @@ def raise_peak(s, c, number, pushed):
 
 
 @inlined
-def pop(s, c, start, count):
-    """Pop `count` tokens at the times noted from `start` on."""
-    sent, credits, capacity = s[c + SENT], s[c + CREDITS], s[c + CAPACITY]
-    credit, latency, is_queue = s[c + CREDIT], s[c + LATENCY], s[c + IS_QUEUE]
+def is_above_peak(s, c, start, count):
+    """Whether one of the next tokens was pushed before the pop `peak` before it was back."""
+    peak, capacity, latency = s[c + PEAK], s[c + CAPACITY], s[c + LATENCY]
+    if peak == capacity or s[c + IS_QUEUE]:
+        return False
+    sent, credits, credit = s[c + SENT], s[c + CREDITS], s[c + CREDIT]
     at = s[c + READ_AT]
-    # a push had no more than `peak` slots taken where the pop `peak` before it was back
+    back = at - peak
+    if back < 0:
+        back += capacity
+    above = 0
+    for _ in range(min(count, peak)):
+        above |= s[sent + at] - latency < s[credits + back]
+        at = at + 1 if at + 1 < capacity else 0
+        back = back + 1 if back + 1 < capacity else 0
+    for i in range(start, start + count - peak):
+        above |= s[sent + at] - latency < s[i] + credit
+        at = at + 1 if at + 1 < capacity else 0
+    return above != 0
+
+
+@jit
+def pop_above(s, c, start, count):
+    """Pop `count` tokens, raising the peak where they ask for it."""
+    sent, credits, capacity = s[c + SENT], s[c + CREDITS], s[c + CAPACITY]
+    credit, latency = s[c + CREDIT], s[c + LATENCY]
+    at = s[c + READ_AT]
     back = at - s[c + PEAK]
     if back < 0:
         back += capacity
     for i in range(start, start + count):
         pushed = s[sent + at] - latency
-        if pushed < s[credits + back] and not is_queue:
+        if pushed < s[credits + back]:
             back = raise_peak(s, c, s[c + READ] + i - start, pushed)
         s[credits + at] = s[i] + credit
         at = at + 1 if at + 1 < capacity else 0
         back = back + 1 if back + 1 < capacity else 0
-    s[c + READ_AT] = at
+
+
+@inlined
+def put(s, ring, slot, capacity, start, count, later):
+    """Write `count` times noted from `start` on into a ring, plus `later`; return the next slot."""
+    before = min(count, capacity - slot)
+    at, past = ring + slot, ring - before
+    for i in range(before):
+        s[at + i] = s[start + i] + later
+    for i in range(before, count):
+        s[past + i] = s[start + i] + later
+    slot += count
+    return slot if slot < capacity else slot - capacity
+
+
+@inlined
+def pop(s, c, start, count):
+    """Pop `count` tokens at the times noted from `start` on."""
+    capacity = s[c + CAPACITY]
+    if is_above_peak(s, c, start, count):
+        pop_above(s, c, start, count)
+        slot = s[c + READ_AT] + count
+        s[c + READ_AT] = slot if slot < capacity else slot - capacity
+    else:
+        s[c + READ_AT] = put(
+            s, s[c + CREDITS], s[c + READ_AT], capacity, start, count, s[c + CREDIT]
+        )
     s[c + READ] += count
     if s[s[c + WRITER] + LACKS] == 2 * c:
         enqueue(s, s[c + WRITER])
@@ -288,14 +341,7 @@ def pop(s, c, start, count):
 def push(s, c, start, count):
     """Push `count` tokens at the times noted from `start` on."""
     latency = s[c + LATENCY]
-    ring = s[c + SENT]
-    at, end = ring + s[c + WRITE_AT], ring + s[c + CAPACITY]
-    for i in range(start, start + count):
-        s[at] = s[i] + latency
-        at += 1
-        if at == end:
-            at = ring
-    s[c + WRITE_AT] = at - ring
+    s[c + WRITE_AT] = put(s, s[c + SENT], s[c + WRITE_AT], s[c + CAPACITY], start, count, latency)
     s[c + WRITTEN] += count
     if s[c + LEG]:
         s[c + HIDDEN] += count  # until the network delivers them

@@ -216,13 +216,10 @@ def first_turn(s):
 
 
 @jit
-def serve_turns(s):
-    """Take the turns of all channels up to the horizon; False without any."""
-    first, end = first_turn(s), s[FREE_AT] + s[CHANNELS] * ROW_FIELDS
-    if first == NEVER:
-        return False
-    before = (min(first // s[PARTS] + s[WINDOW], s[ASK_LIMIT]) + 1) * s[PARTS]
-    for d in range(s[FREE_AT], end, ROW_FIELDS):
+def serve_turns(s, horizon):
+    """Take the turns of all channels up to the end of cycle `horizon`."""
+    before = (horizon + 1) * s[PARTS] if horizon < NEVER // s[PARTS] - 1 else NEVER
+    for d in range(s[FREE_AT], s[FREE_AT] + s[CHANNELS] * ROW_FIELDS, ROW_FIELDS):
         while s[d + PENDING]:
             at = next_turn(s, d)
             if at >= before:
@@ -230,7 +227,6 @@ def serve_turns(s):
             take_turn(s, d, at)
     for g in range(s[GENERATORS], s[GENERATORS_END], GENERATOR_FIELDS):
         take_back(s, g)
-    return True
 
 
 @jit
@@ -353,30 +349,12 @@ def next_head(s):
 
 
 @jit
-def serve_requests(s):
-    """Serve the requests up to the horizon in order of (cycle, declaration); False without any."""
+def serve_requests(s, horizon):
+    """Serve the requests up to `horizon` in order of (cycle, declaration)."""
     first = next_head(s)
-    if first == 0:
-        return False
-    horizon = min(s[s[first + OLDEST]] + s[WINDOW], s[ASK_LIMIT])
     while first > 0 and s[s[first + OLDEST]] <= horizon:
         serve_one(s, first)
         first = next_head(s)
-    return True
-
-
-@jit
-def serve(s):
-    """Let memory decide as far as is known; False where nothing is asked for."""
-    if not (serve_turns(s) if s[DRAM] else serve_requests(s)):
-        return False
-    for g in range(s[GENERATORS], s[GENERATORS_END], GENERATOR_FIELDS):
-        if s[g + STORES]:
-            allow(s, g)
-        else:
-            hand_over(s, g)
-        wake(s, g)
-    return True
 
 
 @jit
@@ -387,3 +365,28 @@ def first_cycle(s):
         return first // s[PARTS] if first != NEVER else NEVER
     first = next_head(s)
     return s[s[first + OLDEST]] if first else NEVER
+
+
+@jit
+def serve_up_to(s, horizon):
+    """Let memory decide what comes up to a cycle, and the units know of it."""
+    if s[DRAM]:
+        serve_turns(s, horizon)
+    else:
+        serve_requests(s, horizon)
+    for g in range(s[GENERATORS], s[GENERATORS_END], GENERATOR_FIELDS):
+        if s[g + STORES]:
+            allow(s, g)
+        else:
+            hand_over(s, g)
+        wake(s, g)
+
+
+@jit
+def serve(s):
+    """With all units waiting, let memory decide as far as is known; False without any request."""
+    first = first_cycle(s)
+    if first == NEVER:
+        return False
+    serve_up_to(s, min(first + s[WINDOW], s[ASK_LIMIT]))
+    return True

@@ -18,6 +18,7 @@ step from one to the next again where they stand alike (`fast_known.py`).
 
 from __future__ import annotations
 
+from dataflow.sim.fast_ahead import soonest_request
 from dataflow.sim.fast_dram import (
     DRAM,
     REFRESH_AT,
@@ -41,6 +42,7 @@ from dataflow.sim.fast_kernel import (
     pointer,
 )
 from dataflow.sim.fast_known import leads, take_step
+from dataflow.sim.fast_memory import serve_up_to
 from dataflow.sim.fast_same import (
     lowest,
     same_channels,
@@ -59,6 +61,7 @@ from dataflow.sim.fast_tiles import (
     GENERATORS_END,
     ISSUED,
     NEXT_ISSUE,
+    OLDEST,
     PARTS,
     SERVED,
 )
@@ -87,6 +90,8 @@ SPREAD = 0x9E3779B97F4A7C1
 def at_mark(s, kept):
     """Go on from a mark without firing as far as possible; set the next mark."""
     s[AT_MARK] = 0
+    if s[GENERATORS] < s[GENERATORS_END]:
+        serve_up_to(s, soonest_request(s) - 1)
     while passes(s, kept):
         pass
     innermost = s[s[LEVELS_END] - LEVEL_FIELDS + STRIDE_FIRINGS]
@@ -203,6 +208,8 @@ def fingerprint(s, since):
         mark = mixed(mark, s[g + ISSUED] - s[g + SERVED])
         if s[g + NEXT_ISSUE] > since:
             mark = mixed(mark, now - s[g + NEXT_ISSUE])
+        if s[s[g + OLDEST]] != NEVER:
+            mark = mixed(mark, now - s[s[g + OLDEST]])
     if s[DRAM]:
         mark = mixed(mark, s[s[FREE_AT] + REFRESH_AT] - now * s[PARTS])
     return mark

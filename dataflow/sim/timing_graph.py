@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dataflow.errors import FaultsError, did_you_mean
 from dataflow.program import Channel, Port, Program, Unit
@@ -34,8 +35,7 @@ class Action:
     pushes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class PortPlan:
+class PortPlan(NamedTuple):
     """A port over the short nest: used where the loops from `level` on and those in `last` wrap.
 
     select: (loop, divisor, modulus, weight) entries: the channel's place is the sum of
@@ -49,8 +49,7 @@ class PortPlan:
     late: bool
 
 
-@dataclass(frozen=True)
-class UnitPlan:
+class UnitPlan(NamedTuple):
     """A unit's short nest; `point_firings` firings make one point of its domain."""
 
     name: str
@@ -63,8 +62,7 @@ class UnitPlan:
     point_firings: int
 
 
-@dataclass(frozen=True)
-class ChannelPlan:
+class ChannelPlan(NamedTuple):
     """A channel; latency_cycles is from the push's firing to the arrival.
 
     token_charge: what a reader's wait for a token is charged to. carries: whether its arrivals
@@ -106,136 +104,150 @@ def build(program: Program, keep_points: bool = False) -> TimingGraph:
     if faults:
         raise ProgramError(faults)
     index = {channel.name: place for place, channel in enumerate(program.channels)}
-    units = tuple(_unit_plan(unit, index, keep_points) for unit in program.units)
+    units = tuple([_unit_plan(unit, index, keep_points) for unit in program.units])
     places = {unit.name: place for place, unit in enumerate(program.units)}
     charges = _token_charges(program)
-    channels = tuple(
-        ChannelPlan(
+    channels = []
+    for channel, charge in zip(program.channels, charges, strict=True):
+        writer = places[channel.writer]
+        plan = ChannelPlan(
             name=channel.name,
-            writer=places[channel.writer],
+            writer=writer,
             reader=places[channel.reader],
             capacity=channel.capacity,
-            latency_cycles=program.units[places[channel.writer]].latency_cycles
-            + channel.latency_cycles,
+            latency_cycles=program.units[writer].latency_cycles + channel.latency_cycles,
             credit_cycles=channel.credit_cycles,
             initial=channel.initial,
-            token_charge=charges[channel.name],
+            token_charge=charge,
             carries=channel.kind != "credit",
         )
-        for channel in program.channels
-    )
-    return TimingGraph(units, channels)
+        channels.append(plan)
+    return TimingGraph(units, tuple(channels))
 
 
 def _faults(program: Program) -> list[str]:
     """Every fault of the wiring, a line each."""
     faults: list[str] = []
-    names = [unit.name for unit in program.units]
-    channels = {channel.name: channel for channel in program.channels}
-    if len(set(names)) != len(names):
+    units = {unit.name: unit for unit in program.units}
+    if len(units) != len(program.units):
+        names = [unit.name for unit in program.units]
         twice = sorted({name for name in names if names.count(name) > 1})
         faults.append(f"program: unit names must be unique, got {', '.join(twice)} twice")
-    if len(channels) != len(program.channels):
+    readers = {channel.name: channel.reader for channel in program.channels}
+    writers = {channel.name: channel.writer for channel in program.channels}
+    if len(readers) != len(program.channels):
         faults.append("program: channel names must be unique, got one twice")
-    ends: dict[tuple[str, str], str] = {}
+    read: set[str] = set()
+    written: set[str] = set()
     for unit in program.units:
-        faults.extend(_unit_faults(unit))
-        for role, ports in (("reader", unit.inputs), ("writer", unit.outputs)):
-            for name in (name for port in ports for name in port.channels):
-                faults.extend(_end_faults(unit.name, role, name, channels))
-                if (role, name) in ends:
+        faults += _unit_faults(unit)
+        for role, ports, ends, seen in (
+            ("reader", unit.inputs, readers, read),
+            ("writer", unit.outputs, writers, written),
+        ):
+            for name in [name for port in ports for name in port.channels]:
+                if ends.get(name) != unit.name:
+                    faults.append(_end_fault(unit.name, role, name, ends))
+                if name in seen:
                     faults.append(f"{unit.name}: channel {name} must have one {role} port, got two")
-                ends[role, name] = unit.name
+                seen.add(name)
     for channel in program.channels:
-        faults.extend(_channel_faults(channel, names, ends, program))
+        faults += _channel_faults(channel, units, read, written)
     return faults
 
 
-def _unit_faults(unit: Unit) -> Iterator[str]:
-    where = unit.name
+def _unit_faults(unit: Unit) -> list[str]:
+    where, depth, faults = unit.name, len(unit.loops), []
     short = [loop.digit for loop in unit.loops if loop.trips < 1]
     if short:
-        yield f"{where}: trips must be at least 1, got less for loop {', '.join(short)}"
-    if not 0 <= unit.points <= len(unit.loops):
-        yield f"{where}: points must be 0 to {len(unit.loops)}, got {unit.points}"
+        faults.append(f"{where}: trips must be at least 1, got less for loop {', '.join(short)}")
+    if not 0 <= unit.points <= depth:
+        faults.append(f"{where}: points must be 0 to {depth}, got {unit.points}")
     if unit.ii_cycles < 1:
-        yield f"{where}: ii_cycles must be at least 1, got {unit.ii_cycles}"
+        faults.append(f"{where}: ii_cycles must be at least 1, got {unit.ii_cycles}")
     for port in (*unit.inputs, *unit.outputs):
-        named = (*port.last, *(entry[0] for entry in port.select))
-        if not 0 <= port.level <= len(unit.loops) or any(
-            not 0 <= loop < len(unit.loops) for loop in named
-        ):
-            yield f"{where}: port {port.channels} must name loops of its unit, got one outside"
-        if math.prod(modulus for _, _, modulus in port.select) != len(port.channels):
-            yield (
+        named, ways = list(port.last), 1
+        for loop, _, modulus in port.select:
+            named.append(loop)
+            ways *= modulus
+        if not 0 <= port.level <= depth or (named and not 0 <= min(named) <= max(named) < depth):
+            faults.append(
+                f"{where}: port {port.channels} must name loops of its unit, got one outside"
+            )
+        if ways != len(port.channels):
+            faults.append(
                 f"{where}: port {port.channels} must have as many channels as its select counts,"
                 f" got {len(port.channels)}"
             )
+    return faults
 
 
-def _end_faults(unit: str, role: str, name: str, channels: dict[str, Channel]) -> Iterator[str]:
-    if name not in channels:
-        hint = did_you_mean(name, channels)
-        yield f"{unit}: channel must be one of the program, got {name!r}; {hint}"
-    elif getattr(channels[name], role) != unit:
-        yield (
-            f"{unit}: channel {name} must have it as {role}, got {getattr(channels[name], role)!r}"
-        )
+def _end_fault(unit: str, role: str, name: str, ends: dict[str, str]) -> str:
+    if name not in ends:
+        hint = did_you_mean(name, ends)
+        return f"{unit}: channel must be one of the program, got {name!r}; {hint}"
+    return f"{unit}: channel {name} must have it as {role}, got {ends[name]!r}"
 
 
 def _channel_faults(
-    channel: Channel, names: list[str], ends: dict[tuple[str, str], str], program: Program
-) -> Iterator[str]:
-    where = channel.name
-    for role in ("writer", "reader"):
-        end = getattr(channel, role)
-        if end not in names:
-            yield f"{where}: {role} must be a unit, got {end!r}; {did_you_mean(end, names)}"
-        elif (role, channel.name) not in ends:
-            yield f"{where}: {role} {end} must have a port on it, got none"
+    channel: Channel, units: dict[str, Unit], read: set[str], written: set[str]
+) -> list[str]:
+    where, faults = channel.name, []
+    for role, end, ends in (
+        ("writer", channel.writer, written),
+        ("reader", channel.reader, read),
+    ):
+        if end not in units:
+            hint = did_you_mean(end, units)
+            faults.append(f"{where}: {role} must be a unit, got {end!r}; {hint}")
+        elif where not in ends:
+            faults.append(f"{where}: {role} {end} must have a port on it, got none")
     if not 0 <= channel.initial <= channel.capacity or channel.capacity < 1:
-        yield (
+        faults.append(
             f"{where}: capacity must be at least 1 and hold the initial tokens,"
             f" got capacity {channel.capacity}, initial {channel.initial}"
         )
     if channel.credit_cycles < 1:
-        yield f"{where}: credit_cycles must be at least 1, got {channel.credit_cycles}"
-    writer = next((unit for unit in program.units if unit.name == channel.writer), None)
+        faults.append(f"{where}: credit_cycles must be at least 1, got {channel.credit_cycles}")
+    writer = units.get(channel.writer)
     if writer is not None and writer.latency_cycles + channel.latency_cycles < 1:
-        yield f"{where}: latency with its writer's must be at least 1 cycle, got 0"
+        faults.append(f"{where}: latency with its writer's must be at least 1 cycle, got 0")
+    return faults
 
 
-def _token_charges(program: Program) -> dict[str, int]:
-    """What waiting for a token of each channel is charged to."""
+def _token_charges(program: Program) -> list[int]:
+    """What waiting for a token of each channel is charged to, in the channels' order."""
     units = {unit.name: unit for unit in program.units}
     channels = {channel.name: channel for channel in program.channels}
-    charges: dict[str, int] = {}
 
     def from_memory(channel: Channel, seen: frozenset[str] = frozenset()) -> bool:
         """Whether its tokens come from a load, directly or through a scratchpad."""
         unit = units[channel.writer]
         if unit.kind not in ("write", "read"):
             return unit.kind == "load"
-        fed = [channels[name] for port in unit.inputs for name in port.channels]
-        fed = [feed for feed in fed if feed.kind != "credit" and feed.name not in seen]
-        return any(from_memory(feed, seen | {channel.name}) for feed in fed)
+        for port in unit.inputs:
+            for name in port.channels:
+                feed = channels[name]
+                if feed.kind == "credit" or name in seen:
+                    continue
+                if from_memory(feed, seen | {channel.name}):
+                    return True
+        return False
 
-    for channel in program.channels:
-        if channel.kind == "credit":
-            charges[channel.name] = BLOCKED
-        else:
-            charges[channel.name] = OFF_CHIP if from_memory(channel) else WAITING
-    return charges
+    return [
+        BLOCKED if channel.kind == "credit" else OFF_CHIP if from_memory(channel) else WAITING
+        for channel in program.channels
+    ]
 
 
 def _unit_plan(unit: Unit, index: dict[str, int], keep_points: bool) -> UnitPlan:
     """Return `unit` with its nest made as short as its ports allow."""
     ports = (*unit.inputs, *unit.outputs)
     apart = {port.level for port in ports}
-    for loop in (
-        loop for port in ports for loop in (*port.last, *(entry[0] for entry in port.select))
-    ):
-        apart |= {loop, loop + 1}
+    for port in ports:
+        if port.last or port.select:
+            for loop in (*port.last, *[entry[0] for entry in port.select]):
+                apart |= {loop, loop + 1}
     if keep_points:
         apart.add(unit.points)
     trips: list[int] = []
@@ -251,9 +263,9 @@ def _unit_plan(unit: Unit, index: dict[str, int], keep_points: bool) -> UnitPlan
             trips[-1] *= loop.trips
         place.append(len(trips) - 1 if loop.trips > 1 else -1)
         level.append(len(trips))
-    plans = tuple(_port_plan(port, place, level, index) for port in ports)
+    plans = tuple([_port_plan(port, place, level, index) for port in ports])
     count = len(unit.inputs)
-    walk = math.prod(loop.trips for loop in unit.loops[unit.points :])
+    walk = math.prod([loop.trips for loop in unit.loops[unit.points :]])
     return UnitPlan(
         unit.name,
         unit.kind,
@@ -273,9 +285,9 @@ def _port_plan(port: Port, place: list[int], level: list[int], index: dict[str, 
             select.append((place[loop], divisor, modulus, weight))
         weight *= modulus
     return PortPlan(
-        channels=tuple(index[name] for name in port.channels),
+        channels=tuple([index[name] for name in port.channels]),
         level=level[port.level],
-        last=tuple(place[loop] for loop in port.last if place[loop] >= 0),
+        last=tuple([place[loop] for loop in port.last if place[loop] >= 0]),
         select=tuple(select),
         late=port.late,
     )
