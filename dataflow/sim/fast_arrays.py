@@ -176,6 +176,7 @@ class Layout(Words):
         named |= {entry[0] for port in ports for entry in port.select}
         # where ports tell the innermost loop's firings apart, each is a run of its own
         outer = depth if depth == 0 or depth - 1 in named else depth - 1
+        even = 0 < outer < depth and outer - 1 not in named
         loops = self.add([word for trips in plan.trips for word in (trips, 0)])
         extra = (
             [] if queue is None else [self.port(PortPlan((), depth, (), (), False), loops, [queue])]
@@ -195,6 +196,7 @@ class Layout(Words):
             kernel.LOOPS: loops,
             kernel.IS_PLAIN: int(not named),
             kernel.WRAP: -1,
+            kernel.AROUND: loops + 2 * (outer - 1) if even else 0,
             kernel.PORTS: first,
             kernel.OUTPUTS: middle,
             kernel.PORTS_END: middle + len(outputs) * kernel.PORT_FIELDS,

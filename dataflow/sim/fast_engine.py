@@ -2,7 +2,7 @@
 
 It runs the same timing graph as the SimPy engine by the same rules, and its result is equal in
 everything: cycles, accounts, peaks, traffic, deadlocks. `fast_arrays.py` writes a graph as arrays,
-`fast_kernel.py` fires units, `fast_memory.py` serves requests.
+`fast_fire.py` fires units, `fast_memory.py` serves requests.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataflow.sim import (
     account,
     fast_ahead,
     fast_dram,
+    fast_fire,
     fast_jump,
     fast_kernel,
     fast_known,
@@ -34,6 +35,7 @@ from dataflow.sim import (
 from dataflow.sim.account import CAUSES
 from dataflow.sim.deadlock import Blocked, DeadlockError, judge
 from dataflow.sim.fast_arrays import Layout
+from dataflow.sim.fast_fire import advance
 from dataflow.sim.fast_kernel import (
     ASK_LIMIT,
     AT_MARK,
@@ -63,7 +65,6 @@ from dataflow.sim.fast_kernel import (
     WORKLIST,
     WORKLIST_END,
     WRITTEN,
-    advance,
     jit,
     pointer,
 )
@@ -134,6 +135,7 @@ _SOURCES = (
     fast_kernel.__file__,
     fast_ahead.__file__,
     fast_dram.__file__,
+    fast_fire.__file__,
     fast_jump.__file__,
     fast_known.__file__,
     fast_tiles.__file__,
