@@ -12,20 +12,31 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
 
+from dataflow.options import (
+    AsJson,
+    Engine,
+    Hw,
+    Kernel,
+    Rewrites,
+    ScheduleFile,
+    Settings,
+    SettingsCommand,
+)
 from gpu import cli as gpu_cli
 
 if TYPE_CHECKING:
     from dataflow.check import Check
+    from dataflow.gains import Gain
     from dataflow.mapping_file import Plan
+    from dataflow.program import Program
     from dataflow.report import Report
     from dataflow.request import Request
     from dataflow.sim import Result
@@ -45,41 +56,6 @@ app = typer.Typer(
     help="Simulate dataflow kernels, cycle by cycle and value by value, on machines that YAML"
     " files describe.",
 )
-
-
-class SettingsCommand(TyperCommand):
-    """A command whose --set takes several settings: `--set n=4096 d=128`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put --set before every setting that follows one."""
-        return super().parse_args(ctx, list(_spread(args)))
-
-
-def _spread(args: Iterable[str]) -> Iterator[str]:
-    setting = False
-    for place, arg in enumerate(args := list(args)):
-        follows = setting and "=" in arg and not arg.startswith("-")
-        if follows and args[place - 1] != "--set":
-            yield "--set"
-        setting = arg == "--set" or follows
-        yield arg
-
-
-Kernel = Annotated[str, typer.Argument(help="A kernel's name, or FILE.py:FUNCTION of your own.")]
-Hw = Annotated[str, typer.Option("--hw", help="A machine's name, or a .yaml file of your own.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Sizes and options, such as n=4096 causal=true."),
-]
-Rewrites = Annotated[
-    list[str] | None,
-    typer.Option("--rewrite", help="Rewrites to apply; none for the plain form."),
-]
-ScheduleFile = Annotated[
-    Path | None, typer.Option("--schedule", help="A schedule, or a file made by tileloom map.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Engine = Annotated[str, typer.Option("--engine", help="auto, simpy, or fast (times only).")]
 
 
 def _version(wanted: bool) -> None:
@@ -280,6 +256,10 @@ def simulate(
         int | None,
         typer.Option(min=1, help="List so many links of the chain of causes behind the end."),
     ] = None,
+    sensitivity: Annotated[
+        bool,
+        typer.Option("--sensitivity", help="Run again with a little more of each resource."),
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw placement, routes and utilisation (.png).")
     ] = None,
@@ -296,6 +276,8 @@ def simulate(
         raise RequestError("--why: the fast engine keeps no causes; leave --engine out")
     if no_values and (inputs or outputs):
         raise RequestError("--no-values: it must stand without --inputs and --outputs, got both")
+    if sensitivity and max_cycles:
+        raise RequestError("--sensitivity: it must stand without --max-cycles, got both")
     if plot and plot.suffix not in PICTURES:
         rule = f"file must end in {', '.join(PICTURES)}"
         raise RequestError(f"--plot: {rule}, got {str(plot)!r}")
@@ -310,7 +292,9 @@ def simulate(
     except KeyboardInterrupt:  # the run has ended: its figures are worth printing
         print("interrupted; the values were not checked", file=sys.stderr)
         stopped = True
-    made = _report(task, mapped, result, check, reason, why=why, explain=explain, as_json=json_)
+    gains = _gains(task, mapped) if sensitivity and not stopped else None
+    extra = Extra(why, gains, explain)
+    made = _report(task, mapped, result, check, reason, extra, as_json=json_)
     if outputs:
         with _writing(outputs):
             write_arrays(outputs, result.outputs)
@@ -398,20 +382,50 @@ def _judge(
     return check(asked.graph, arrays, result.outputs, *types, plain=asked.plain), ""
 
 
+@dataclass(frozen=True)
+class Extra:
+    """What simulate prints beside the report: links of the chain, gains, definitions."""
+
+    why: int | None
+    gains: list[Gain] | None
+    explain: bool
+
+
+def _gains(task: Task, mapped: Mapped) -> list[Gain] | None:
+    """Run again on machines with a little more of each resource; None where the user stops it."""
+    from dataflow.progress import steps
+    from dataflow.sim import DeadlockError
+    from dataflow.sim import simulate as run
+    from mapping.sensitivity import sensitivity
+
+    def cycles_of(program: Program) -> int | None:
+        try:
+            return run(program, None, values=False).cycles
+        except DeadlockError:
+            return None
+
+    try:
+        with steps() as progress:
+            return sensitivity(mapped, cycles_of, anew=task.plan is None, progress=progress)
+    except KeyboardInterrupt:
+        print("interrupted; the machines with a little more were left out", file=sys.stderr)
+        return None
+
+
 def _report(
     task: Task,
     mapped: Mapped,
     result: Result,
     check: Check | None,
     reason: str,
+    extra: Extra,
     *,
-    why: int | None,
-    explain: bool,
     as_json: bool,
 ) -> Report:
     """Print the report, as tables or JSON, and return it."""
-    from dataflow import render, render_why
+    from dataflow import render, render_gains, render_why
     from dataflow.explain import definition
+    from dataflow.gains import gains_json
     from dataflow.report import as_json as to_json
     from dataflow.report import links_json, report
     from mapping.bounds import bound, program_bound
@@ -432,22 +446,27 @@ def _report(
         untraced_because=_untraced(result),
         reasons=_reasons(mapped),
     )
-    terms = render.terms_of(made)
-    if why and made.chain:
-        terms = tuple(dict.fromkeys((*terms, *render_why.terms_of(made.chain, why))))
+    chain = made.chain if extra.why else None
+    terms = [*render.terms_of(made)]
+    terms += render_why.terms_of(chain, extra.why or 0) if chain else ()
+    terms += render_gains.COLUMNS if extra.gains is not None else ()
     if as_json:
         data = to_json(made)
-        if why and made.chain:
-            data["critical"]["links"] = links_json(made.chain, why)
-        if explain:
-            data["terms"] = {term: definition(term) for term in terms}
+        if chain:
+            data["critical"]["links"] = links_json(chain, extra.why or 0)
+        if extra.gains is not None:
+            data["sensitivity"] = gains_json(extra.gains)
+        if extra.explain:
+            data["terms"] = {term: definition(term) for term in dict.fromkeys(terms)}
         _print_json(data)
         return made
     _print(render.render(made))
-    if why and made.chain:
-        _print(render_why.why(made.chain, why))
-    if explain:
-        _print(render.explain(terms))
+    if chain:
+        _print(render_why.why(chain, extra.why or 0))
+    if extra.gains is not None:
+        _print(render_gains.gains(extra.gains, made.cycles))
+    if extra.explain:
+        _print(render.explain(dict.fromkeys(terms)))
     return made
 
 

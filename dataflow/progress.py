@@ -1,4 +1,4 @@
-"""The progress bar of a long run, on standard error."""
+"""The progress bars of long work, on standard error of a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,35 @@ PATIENCE_S = 2.0
 
 @contextmanager
 def shown() -> Iterator[Callable[[int, int, int], None] | None]:
-    """Yield what draws a bar on standard error: on a terminal, for runs of over two seconds."""
+    """Yield what draws a run's bar from firings done, firings in all and the cycle reached."""
+    with _bar() as draw:
+        if draw is None:
+            yield None
+            return
+
+        def show(done: int, total: int, cycle: int) -> None:
+            draw(done, total, f"{done:,} of {total:,} firings, cycle {cycle:,}")
+
+        yield show
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[int, int, str], None] | None]:
+    """Yield what draws a bar of steps from those done, all of them, and the name of the next."""
+    with _bar() as draw:
+        if draw is None:
+            yield None
+            return
+
+        def show(done: int, total: int, name: str) -> None:
+            draw(done, total, f"{done} of {total}: {name}")
+
+        yield show
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int, str], None] | None]:
+    """Yield what draws a bar, on a terminal, for work of over two seconds."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -24,13 +52,12 @@ def shown() -> Iterator[Callable[[int, int, int], None] | None]:
     task = bar.add_task("")
     started = time.monotonic()
 
-    def show(done: int, total: int, cycle: int) -> None:
+    def draw(done: int, total: int, text: str) -> None:
         if not bar.live.is_started and time.monotonic() - started > PATIENCE_S:
             bar.start()
-        text = f"{done:,} of {total:,} firings, cycle {cycle:,}"
         bar.update(task, completed=done, total=total, description=text)
 
     try:
-        yield show
+        yield draw
     finally:
         bar.stop()

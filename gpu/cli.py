@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dataflow.options import AsJson, GpuScheduleFile, Kernel, Rewrites, Settings
+
 if TYPE_CHECKING:
     from dataflow.nodes import Graph
     from dataflow.request import Request
@@ -22,25 +24,12 @@ if TYPE_CHECKING:
     from gpu.measure.check import Checked
     from gpu.schedule import GpuSchedule
 
-Kernel = Annotated[str, typer.Argument(help="A kernel's name, or FILE.py:FUNCTION of your own.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Sizes and options, such as n=4096 causal=true."),
-]
-Rewrites = Annotated[
-    list[str] | None,
-    typer.Option("--rewrite", help="Rewrites to apply; none for the plain form."),
-]
-ScheduleFile = Annotated[
-    Path | None, typer.Option("--schedule", help="A GPU schedule (YAML); else the default one.")
-]
 Precision = Annotated[str, typer.Option("--precision", help="fp32, tf32, fp16, bf16 or fp8.")]
 On = Annotated[str, typer.Option("--on", help="gpu, or interpreter (on the CPU).")]
 EmittedBy = Annotated[
     str | None,
     typer.Option("--emitter", help="triton or gluon (Hopper); else what the schedule says."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 WRONG_VALUES = 1
 
@@ -62,7 +51,7 @@ def check(
     kernel: Kernel,
     set_: Settings = None,
     rewrite: Rewrites = None,
-    schedule: ScheduleFile = None,
+    schedule: GpuScheduleFile = None,
     precision: Precision = "bf16",
     on: On = "gpu",
     emitter: EmittedBy = None,
@@ -110,7 +99,7 @@ def source(
     kernel: Kernel,
     set_: Settings = None,
     rewrite: Rewrites = None,
-    schedule: ScheduleFile = None,
+    schedule: GpuScheduleFile = None,
     precision: Precision = "bf16",
     emitter: EmittedBy = None,
     show_schedule: Annotated[

@@ -22,6 +22,27 @@ def key(attribute: str) -> str:
     return _UNIT_ENDING.sub("", attribute)
 
 
+_QUANTITIES = {
+    "hz": units.FREQUENCY,
+    "bytes_per_s": units.RATE,
+    "bytes": units.SIZE,
+    "cycles": units.DURATION,
+    "beats": units.DEPTH,
+    "flits": units.FLITS,
+    "ps": units.TIME,
+}
+
+
+def written(attribute: str, value: Any) -> str:
+    """What a file has as the value of an attribute.
+
+    >>> written("capacity_bytes", 262144), written("tck_ps", 1250), written("lanes", 16)
+    ('256 KiB', '1.25 ns', '16')
+    """
+    ending = _UNIT_ENDING.search(attribute)
+    return units.text(value, _QUANTITIES[ending[1]]) if ending else str(value)
+
+
 def _quantity(quantity: units.Quantity) -> Any:
     def parse(value: object, info: ValidationInfo) -> int | float:
         from_file = bool(info.context and info.context.get("from_file"))

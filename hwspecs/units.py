@@ -17,6 +17,8 @@ from hwspecs.errors import RuleError
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTES |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,2})?"
+_LONGEST = 12
+"""Characters of a text with its unit beyond which a smaller unit is shorter."""
 _QUANTITY = re.compile(rf"({_NUMBER})[ \t]*([A-Za-z/]+)", re.ASCII)
 
 
@@ -104,6 +106,22 @@ def number(value: int | float, quantity: Quantity) -> int | float:
     if not math.isfinite(value):
         raise RuleError(f"{quantity.name}, finite")
     return _in_range(Fraction(value), quantity)
+
+
+def text(value: int | float, quantity: Quantity) -> str:
+    """Return the text that `parse` takes back as `value`, with the largest unit of at least one.
+
+    >>> text(262144, SIZE), text(14.08e9, RATE), text(6, DURATION)
+    ('256 KiB', '14.08 GB/s', '6 cycles')
+    """
+    for unit, factor in sorted(quantity.units.items(), key=lambda row: -row[1]):
+        if value == 1 and unit[:-1] in quantity.units:
+            continue  # 1 cycle, not cycles
+        shown = f"{float(Fraction(value) / factor):.12g} {unit}"
+        if value >= factor and len(shown) <= _LONGEST and parse(shown, quantity) == value:
+            return shown
+    base = next(unit for unit, factor in quantity.units.items() if factor == 1)
+    return f"{value:.17g} {base}" if isinstance(value, float) else f"{value} {base}"
 
 
 def _in_range(exact: Fraction, quantity: Quantity) -> int | float:

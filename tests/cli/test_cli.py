@@ -7,8 +7,8 @@ import time
 import pytest
 
 import hwspecs
-from dataflow.cli import _spread
 from dataflow.kernels import KERNELS
+from dataflow.options import _spread
 
 
 def test_machines_lists_every_machine(tileloom) -> None:

@@ -346,3 +346,19 @@ def test_simulate_keeps_its_json_clear_of_a_users_prints(tileloom, tmp_path) -> 
     assert outcome.json["complete"]
     assert "loading" in outcome.err
     assert "building" in outcome.err
+
+
+def test_simulate_says_what_a_little_more_would_bring(tileloom) -> None:
+    asked = ("simulate", "dot_product", "--set", "n=512", "--hw", "tiny", "--no-values")
+    data = tileloom(*asked, "--sensitivity", "--json").json
+    rows = {row["with"]: row for row in data["sensitivity"]}
+    faster = rows["10 % more off-chip bandwidth"]
+    assert faster["cycles"] < data["cycles"]
+    assert {change["path"].split(".")[0] for change in faster["changes"]} == {"off_chip"}
+    printed = tileloom(*asked, "--sensitivity", "--explain").out
+    assert "what a little more would bring" in printed
+    assert f"{faster['cycles']:,}" in printed
+    assert "no change with " in printed
+    refused = tileloom(*asked, "--sensitivity", "--max-cycles", "9")
+    assert refused.code == 2
+    assert "--sensitivity: it must stand without --max-cycles" in refused.err

@@ -1,0 +1,46 @@
+"""Prints what a little more of each resource brought, and what brought nothing."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dataflow.gains import Gain
+from dataflow.render import add, term
+
+COLUMNS = ("with", "in the file", "same schedule", "saved", "new schedule", "saved anew")
+
+
+def gains(found: list[Gain], cycles: int) -> RenderableType:
+    """Return a table of the runs on variants beside the one at hand, which took `cycles`."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in COLUMNS:
+        left = name in ("with", "in the file")
+        table.add_column(term(name), justify="left" if left else "right", overflow="fold")
+    for gain in found:
+        if not gain.changes_nothing(cycles):
+            add(table, *_row(gain, cycles))
+    same = [gain.variant.name for gain in found if gain.changes_nothing(cycles)]
+    rest = Text(f"no change with {'; '.join(same)}", style="dim") if same else Text("")
+    return Group(Text("\nwhat a little more would bring", style="bold cyan"), table, rest)
+
+
+def _row(gain: Gain, cycles: int) -> tuple[str, ...]:
+    changes = "\n".join(f"{c.path}: {c.before} -> {c.after}" for c in gain.variant.changes)
+    first = f"{gain.cycles:,}" if gain.cycles is not None else gain.fault
+    anew = f"{gain.anew:,}" if gain.anew is not None else "-"
+    return (
+        gain.variant.name,
+        changes,
+        first,
+        _saved(gain.cycles, cycles),
+        anew,
+        _saved(gain.anew, cycles),
+    )
+
+
+def _saved(now: int | None, before: int) -> str:
+    """Cycles saved, in per cent of those before; negative where the run takes longer."""
+    return "-" if now is None else f"{(before - now) / before:.2%}"

@@ -1,0 +1,65 @@
+"""What a little more of each resource would bring a kernel on a machine: computed, not guessed.
+
+Every variant of the machine (`hwspecs.variants`) has the kernel laid out on it and run again: once
+by the schedule at hand, once by the default schedule of the variant, as more of a resource may be
+of use only to another schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dataflow.errors import FaultsError
+from dataflow.gains import Gain
+from dataflow.program import Program
+from hwspecs.variants import Variant, variants
+from mapping.errors import MappingError
+from mapping.map import Mapping, map_graph
+
+Cycles = Callable[[Program], "int | None"]
+"""Runs a program: its cycles, or None where it deadlocks."""
+
+
+def sensitivity(
+    mapped: Mapping,
+    cycles_of: Cycles,
+    anew: bool = True,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> list[Gain]:
+    """Return what each variant of the machine of `mapped` brings, the most first.
+
+    anew: also choose the default schedule of each variant.
+    progress: called before each run with the variants done, all of them, and the name of the next.
+    """
+    program = mapped.program
+    found = variants(program.machine)
+    gains = []
+    for number, variant in enumerate(found):
+        if progress is not None:
+            progress(number, len(found), variant.name)
+        gains.append(_gain(mapped, variant, cycles_of, anew))
+    return sorted(gains, key=lambda gain: gain.best or float("inf"))
+
+
+def _gain(mapped: Mapping, variant: Variant, cycles_of: Cycles, anew: bool) -> Gain:
+    """Run a variant by one or both schedules."""
+    graph = mapped.program.graph
+    kept, fault = _laid_out(lambda: map_graph(graph, variant.machine, mapped.schedule))
+    cycles = cycles_of(kept.program) if kept else None
+    if kept and cycles is None:
+        fault = "the run deadlocks"
+    if not anew:
+        return Gain(variant, cycles, None, fault)
+    chosen, _ = _laid_out(lambda: map_graph(graph, variant.machine))
+    if chosen is None:
+        return Gain(variant, cycles, None, fault)
+    same = kept is not None and chosen.schedule == kept.schedule
+    return Gain(variant, cycles, cycles if same else cycles_of(chosen.program), fault)
+
+
+def _laid_out(lay_out: Callable[[], Mapping]) -> tuple[Mapping | None, str]:
+    """A mapping, or the first line of why there is none."""
+    try:
+        return lay_out(), ""
+    except (FaultsError, MappingError) as error:
+        return None, str(error).splitlines()[0]
