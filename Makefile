@@ -4,6 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 INSTALL := -m pip install --disable-pip-version-check
+COMPILE := $(PY) -m compileall -q dataflow gpu hwspecs mapping
 LOG := $(VENV)/setup.log
 QUIETLY = > $(LOG) 2>&1 || { cat $(LOG); echo "set-up failed; the log is $(LOG)"; exit 2; }
 
@@ -43,9 +44,11 @@ $(VENV)/.made:
 
 $(VENV)/.run: pyproject.toml $(VENV)/.made
 	@$(PY) $(INSTALL) -e . $(QUIETLY)
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.made
 	@echo "installing what the tests need (once) ..."
 	@$(PY) $(INSTALL) -e '.[dev]' $(QUIETLY)
+	@$(COMPILE)
 	@touch $@ $(VENV)/.run

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from dataflow.errors import FaultsError
 from dataflow.nodes import Graph, Node, recurrences
 from dataflow.ops import contracted, elements_of
-from dataflow.reference import evaluate, node_values, store
+from dataflow.reference import evaluate, node_values, stored
 
 Array = NDArray[Any]
 
@@ -260,14 +260,16 @@ def check(
         )
     independent = plain is not None and plain != graph and _elements(plain) <= LIMIT_ELEMS
     values = node_values(graph, inputs)
-    own = {output.name: store(output, graph, values[output.node]) for output in graph.outputs}
+    own = stored(graph, values)
     exact = evaluate(plain, inputs) if plain is not None and independent else own
     beyond = _beyond(values, data_type)
-    del values  # as large as a trial
+    steady = _steady(noisy, spreads)
     deviations: dict[str, list[Array]] = {name: [] for name in exact}
     for trial in range(TRIALS):
-        trial_outputs = evaluate(noisy, {**inputs, **_errors(noisy, spreads, trial)})
-        for name, value in trial_outputs.items():
+        values = {name: value for name, value in values.items() if name in steady}
+        drawn = {**inputs, **_errors(noisy, spreads, trial)}
+        values = node_values(noisy, drawn, known=values)
+        for name, value in stored(noisy, values).items():
             deviations[name].append(_difference(value, own[name], 0.0))
     floor = _floor(graph, data_type, accumulate_type)
     form = "the plain form" if independent else "the graph as run"
@@ -276,6 +278,16 @@ def check(
         f"float64 NumPy of {form}",
         beyond,
     )
+
+
+def _steady(graph: Graph, spreads: Mapping[str, tuple[float, float]]) -> set[str]:
+    """The nodes that no disturbance reaches: their values are the same in every trial."""
+    moved = set(spreads)
+    while True:
+        more = {n.name for n in graph.nodes if n.name not in moved and moved & {*n.sources}}
+        if not more:
+            return {node.name for node in graph.nodes} - moved
+        moved |= more
 
 
 def _beyond(values: Mapping[str, Array], data_type: str) -> str:

@@ -81,10 +81,11 @@ def _faults() -> tuple[type[Exception], ...]:
     """The exceptions that mean bad input, not a bug."""
     from dataflow.errors import FaultsError
     from dataflow.sim import DeadlockError
+    from dataflow.sim.result import EngineError
     from hwspecs import SpecError
     from mapping.errors import MappingError
 
-    return (FaultsError, SpecError, MappingError, DeadlockError)
+    return (FaultsError, SpecError, MappingError, DeadlockError, EngineError)
 
 
 def _command(name: str, group: typer.Typer = app) -> Callable[[Command], Command]:
@@ -219,7 +220,7 @@ def _task(
     return Task(asked, machine, plan)
 
 
-def _check_engine(engine: str, times_only: bool) -> None:
+def _check_engine(engine: str) -> None:
     from dataflow.errors import did_you_mean
     from dataflow.request import RequestError
 
@@ -227,8 +228,6 @@ def _check_engine(engine: str, times_only: bool) -> None:
         hint = did_you_mean(engine, ENGINES)
         rule = f"engine must be one of {', '.join(ENGINES)}, got {engine!r}"
         raise RequestError(f"--engine: {rule}; {hint}")
-    if engine == "fast" and not times_only:
-        raise RequestError("--engine: fast works out times only; add --no-values, or use simpy")
 
 
 @_command("simulate")
@@ -271,9 +270,11 @@ def simulate(
     """Run a kernel on a machine: cycles, the bound, lost cycles, buffers, checked values."""
     from dataflow.request import RequestError, write_arrays
 
-    _check_engine(engine, times_only=no_values)
+    _check_engine(engine)
     if why and engine == "fast":
         raise RequestError("--why: the fast engine keeps no causes; leave --engine out")
+    if engine == "fast" and max_cycles and not no_values:
+        raise RequestError("--engine: fast gives no values of a run cut short; add --no-values")
     if no_values and (inputs or outputs):
         raise RequestError("--no-values: it must stand without --inputs and --outputs, got both")
     if sensitivity and max_cycles:
@@ -285,7 +286,7 @@ def simulate(
     task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
     arrays = None if no_values else _arrays(task, inputs, seed)
     mapped = task.map()
-    result, stopped = _run(mapped, arrays, engine, max_cycles, why=bool(why) or not no_values)
+    result, stopped = _run(mapped, arrays, engine, max_cycles, why)
     check, reason = None, "interrupted"
     try:
         check, reason = _judge(task, arrays, result)
@@ -343,24 +344,28 @@ def _run(
     arrays: Mapping[str, Any] | None,
     engine: str,
     max_cycles: int | None,
-    *,
-    why: bool,
+    why: int | None,
 ) -> tuple[Result, bool]:
-    """Simulate with a progress bar; the second result says whether the user stopped it."""
+    """Simulate with a progress bar; the second result says whether the user stopped it.
+
+    The chain of causes comes with values where the engine that runs keeps it.
+    """
     from dataflow.progress import shown
-    from dataflow.sim import Interrupted
+    from dataflow.sim import Interrupted, engine_for
     from dataflow.sim import simulate as run
 
+    values = arrays is not None
+    chosen = engine_for(mapped.program, engine, values=values, max_cycles=max_cycles, why=bool(why))
     try:
         with shown() as progress:
             return run(
                 mapped.program,
                 arrays,
-                values=arrays is not None,
-                engine=engine,
+                values=values,
+                engine=chosen,
                 progress=progress,
                 max_cycles=max_cycles,
-                why=why,
+                why=bool(why) or (values and chosen == "simpy"),
             ), False
     except Interrupted as stop:
         print("interrupted; what had run:", file=sys.stderr)
@@ -377,6 +382,8 @@ def _judge(
         return None, "--no-values was given"
     if not result.complete:
         return None, "the run did not end"
+    if not result.outputs:
+        return None, "interrupted before all values were worked out"
     machine, asked = task.machine, task.request
     types = (machine.data_type, machine.accumulate_type)
     return check(asked.graph, arrays, result.outputs, *types, plain=asked.plain), ""
@@ -541,7 +548,7 @@ def validate(
     from dataflow import render
     from dataflow.validate import Comparison, as_json, published, read_cases
 
-    _check_engine(engine, times_only=True)
+    _check_engine(engine)
     machine = hwspecs.load(hw)
     path = cases or published()
     rows: list[Comparison] = []
@@ -629,6 +636,8 @@ app.add_typer(gpu_app, name="gpu")
 
 def main() -> None:
     """Run the command line."""
+    # Tiles are small: threads of a BLAS wait for one another longer than they compute.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     app(prog_name="tileloom")
 
 

@@ -26,7 +26,7 @@ GpuScheduleFile = Annotated[
     Path | None, typer.Option("--schedule", help="A GPU schedule (YAML); else the default one.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Engine = Annotated[str, typer.Option("--engine", help="auto, simpy, or fast (times only).")]
+Engine = Annotated[str, typer.Option("--engine", help="auto, simpy, or fast (compiled, equal).")]
 
 
 class SettingsCommand(TyperCommand):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dataflow.errors import FaultsError, did_you_mean
-from dataflow.index import Affine
+from dataflow.index import Affine, affine
 from dataflow.nodes import Graph, Node, Output, recurrences
 from dataflow.ops import reduce_row, row
 
@@ -34,19 +34,32 @@ def evaluate(
     Raises InputError (all faults at once) where `inputs` do not fit.
     """
     check_inputs(graph, inputs)
-    values = node_values(graph, inputs, dtype)
+    return stored(graph, node_values(graph, inputs, dtype))
+
+
+def stored(graph: Graph, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the outputs by name that the values of all nodes leave behind."""
     return {output.name: store(output, graph, values[output.node]) for output in graph.outputs}
 
 
 def node_values(
-    graph: Graph, inputs: Mapping[str, Any], dtype: DTypeLike = np.float64
+    graph: Graph,
+    inputs: Mapping[str, Any],
+    dtype: DTypeLike = np.float64,
+    known: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """Return the value of every node by name, in `dtype`, shaped by the node's axes."""
+    """Return the value of every node by name, in `dtype`, shaped by the node's axes.
+
+    known: values of nodes that need not be worked out.
+    """
     values: dict[str, Array] = {}
+    known = known or {}
     groups = recurrences(graph)
     with np.errstate(all="ignore"):
         for part in _parts(graph, groups):
-            if part[0].op == "input":
+            if all(node.name in known for node in part):
+                values.update((node.name, known[node.name]) for node in part)
+            elif part[0].op == "input":
                 values[part[0].name] = np.asarray(inputs[part[0].name]).astype(dtype)
             elif part in groups:
                 _run_recurrence(part, graph, values, dtype)
@@ -216,6 +229,9 @@ def _reduce(node: Node, source: Node, value: Array) -> Array:
 def store(output: Output, graph: Graph, value: Array) -> Array:
     """Return the output tensor that `value`, its node's value, leaves behind."""
     node, shape = graph.node(output.node), graph.shape(output.axes)
+    whole = tuple(affine(axis) for axis in node.axes)
+    if not output.merge and output.index == whole and graph.shape(node.axes) == shape:
+        return value
     result = np.full(shape, -np.inf if output.merge == "max" else 0.0, value.dtype)
     extents = graph.shape(node.axes)
     points = dict(zip(node.axes, np.indices(extents, sparse=True), strict=True))

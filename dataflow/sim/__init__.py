@@ -2,7 +2,7 @@
 
 from dataflow.sim.account import Account
 from dataflow.sim.deadlock import DeadlockError
-from dataflow.sim.engines import simulate
+from dataflow.sim.engines import engine_for, simulate
 from dataflow.sim.result import EngineError, Interrupted, OffChip, Result
 from dataflow.sim.timing_graph import ProgramError
 
@@ -14,5 +14,6 @@ __all__ = [
     "OffChip",
     "ProgramError",
     "Result",
+    "engine_for",
     "simulate",
 ]

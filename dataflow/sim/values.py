@@ -322,7 +322,13 @@ _WORKERS: dict[str, Callable[..., Worker]] = {
 class Values:
     """All values of a run."""
 
-    def __init__(self, program: Program, inputs: Mapping[str, Any], walker: Walker):
+    def __init__(
+        self,
+        program: Program,
+        inputs: Mapping[str, Any],
+        walker: Walker,
+        slots: type[Slots] = Slots,
+    ):
         self.program, self.walker = program, walker
         self.arithmetic = Arithmetic(program.machine)
         self.promises = Promises()
@@ -340,7 +346,7 @@ class Values:
             if isinstance(unit.work, Buffer)
         }
         self.slots = {
-            pad.name: Slots(
+            pad.name: slots(
                 pad.depth,
                 initial.get(pad.name, 0),
                 len(pad.writers),

@@ -55,7 +55,10 @@ def test_set_takes_several_settings(given: str, meant: str) -> None:
         ("simulate gemm --set i=0", "i must be a whole number >= 1, got '0'"),
         ("simulate gemm --set i", "--set: a setting must be name=value, got 'i'"),
         ("simulate gemm --rewrite monarchs", "did you mean monarch?"),
-        ("simulate gemm --engine fast", "--engine: fast works out times only; add --no-values"),
+        (
+            "simulate gemm --engine fast --max-cycles 9",
+            "--engine: fast gives no values of a run cut",
+        ),
         ("simulate gemm --engine fats", "auto, simpy, fast, got 'fats'; did you mean fast?"),
         ("simulate gemm --schedule nowhere.yaml", "nowhere.yaml"),
         ("simulate gemm --inputs nowhere.npz", "nowhere.npz"),
