@@ -191,7 +191,12 @@ def _key(made: StreamGraph, edge: Edge, once: tuple) -> tuple:
     if edge.earlier or target.merge:
         return once
     split = tuple(
-        (d, target.copies(d), target.grain(d) * target.pack.get(d, 1), scatter(source, target, d))
+        (
+            d,
+            target.copies(d),
+            target.grain(d) * target.pack.get(d, 1),
+            scatter(source, target, edge, d),
+        )
         for d in edge.touch
         if target.copies(d) > 1
     )
@@ -208,7 +213,7 @@ def _pads(
     edge = edges[0]
     source, target = made.by_name[edge.source], made.by_name[edge.target]
     modes = {
-        d: scatter(source, target, d)
+        d: scatter(source, target, edge, d)
         for d in emission_of(made, edge)
         if d in edge.touch and target.copies(d) > 1
     }

@@ -73,7 +73,7 @@ def connected(graph: Graph, schedule: Schedule, lanes: int = 16) -> StreamGraph:
     if faults:
         raise ScheduleError(faults)
     return StreamGraph(
-        graph, schedule, made.digits, tuple(ordered.values()), tuple(edges), groups, ordered
+        made.graph, schedule, made.digits, tuple(ordered.values()), tuple(edges), groups, ordered
     )
 
 
@@ -116,6 +116,7 @@ def _edge(digits: Digits, source: StreamNode, target: StreamNode, via: Source) -
         via.earlier,
         via.last,
         mapped,
+        tuple(d for d in source.emission if mapped and digits[d].axis not in _shared_axes(via)),
     )
 
 

@@ -20,6 +20,7 @@ class Edge:
 
     value: the graph node whose tiles pass. earlier, last: axes along which the value comes from
     the previous or the last point. touch: loops of the target that choose among its elements.
+    mapped: whether a read does; moved: the source's digits of which it takes other points.
     common: how many leading domain loops of the target stand still while a tile is used. depth:
     beats held (FIFO, 0 for an ordinary one) or tiles (scratchpad); why: where that comes from.
     banking: how tiles lie in the banks of the scratchpad, where the schedule says.
@@ -34,6 +35,7 @@ class Edge:
     earlier: str = ""
     last: tuple[str, ...] = ()
     mapped: bool = False
+    moved: tuple[str, ...] = ()
     depth: int = 0
     why: str = ""
     banking: Banking | None = None
@@ -116,14 +118,14 @@ class StreamGraph:
         return "\n".join(lines)
 
 
-def scatter(source: StreamNode, target: StreamNode, digit: str) -> str:
+def scatter(source: StreamNode, target: StreamNode, edge: Edge, digit: str) -> str:
     """How tiles of `source` reach scratchpads of the copies of `target` over `digit`.
 
-    "whole": one copy, or every copy gets everything; "deal": the writer deals its beats out in
-    turn; "pair": each writer copy belongs to one reader copy.
+    "whole": one copy, or every copy gets everything, as where it reads points of others; "deal":
+    the writer deals its beats out in turn; "pair": each writer copy belongs to one reader copy.
     """
     copies = target.copies(digit)
-    if copies == 1:
+    if copies == 1 or digit in edge.moved:
         return "whole"
     block = target.grain(digit) * target.pack.get(digit, 1)
     writers = ends(source, digit)

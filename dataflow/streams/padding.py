@@ -32,7 +32,7 @@ def padded_groups(
                 continue
             if edge.kind == "fifo" or digit in outside:
                 parent[find((source.name, digit))] = find((target.name, digit))
-            elif scatter(source, target, digit) == "deal":
+            elif scatter(source, target, edge, digit) == "deal":
                 block = target.grain(digit) * target.pack.get(digit, 1) // source.grain(digit)
                 factor[source.name, digit].append(block * target.copies(digit))
         for digit in target.merge:

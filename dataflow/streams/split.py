@@ -39,6 +39,7 @@ class Streams:
 
 def streams(graph: Graph, schedule: Schedule) -> Streams:
     """Work out the nodes of `graph` under `schedule`; ScheduleError lists all that does not fit."""
+    graph = _with_copies(graph)
     digits = digits_of(graph, schedule)
     faults: list[str] = []
     nodes: list[StreamNode] = []
@@ -51,6 +52,38 @@ def streams(graph: Graph, schedule: Schedule) -> Streams:
     if faults:
         raise ScheduleError(faults)
     return Streams(graph, schedule, digits, tuple(nodes))
+
+
+def _with_copies(graph: Graph) -> Graph:
+    """`graph` with a copy where no unit makes a value that one must make.
+
+    A store only moves tiles: it takes no input as it is, nor a value of earlier, whose first points
+    its reader makes. What an earlier carries must come from a unit, not from a load.
+    """
+    copies: dict[str, Node] = {}
+
+    def copied(name: str) -> str:
+        if name not in copies:
+            own = f"{name}.copy"
+            while own in graph.by_name:
+                own += ".copy"
+            copies[name] = Node(own, "map", graph.node(name).axes, (name,), fn="identity")
+        return copies[name].name
+
+    nodes = []
+    for node in graph.nodes:
+        if node.op == "earlier":
+            source = source_of(graph, node.args[0])
+            if source.off_chip and not source.earlier:
+                node = replace(node, args=(copied(node.args[0]),))
+        nodes.append(node)
+    outputs = []
+    for output in graph.outputs:
+        source = source_of(graph, output.node)
+        if source.off_chip or source.earlier:
+            output = replace(output, node=copied(output.node))
+        outputs.append(output)
+    return replace(graph, nodes=(*nodes, *copies.values()), outputs=tuple(outputs))
 
 
 def _free_nodes(graph: Graph, node: Node) -> tuple[Node, ...]:
