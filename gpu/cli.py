@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 Precision = Annotated[str, typer.Option("--precision", help="fp32, tf32, fp16, bf16 or fp8.")]
 On = Annotated[str, typer.Option("--on", help="gpu, or interpreter (on the CPU).")]
 EmittedBy = Annotated[
-    str | None,
-    typer.Option("--emitter", help="triton or gluon (Hopper); else what the schedule says."),
+    str, typer.Option("--emitter", help="triton, gluon (Hopper), or auto: the faster one.")
 ]
+AUTO = "auto"
 
 WRONG_VALUES = 1
 
@@ -54,7 +54,7 @@ def check(
     schedule: GpuScheduleFile = None,
     precision: Precision = "bf16",
     on: On = "gpu",
-    emitter: EmittedBy = None,
+    emitter: EmittedBy = AUTO,
     hw: Annotated[
         str | None,
         typer.Option("--hw", help="Simulate this machine too, on the same inputs."),
@@ -67,7 +67,7 @@ def check(
 
     made = _request(kernel, set_, rewrite)
     given = _schedule(schedule)
-    if given is None and emitter is not None:
+    if given is None and emitter != AUTO:
         given = _chosen(made.graph, _precision(precision), emitter)
     checked = judge(made, _precision(precision), on, given, seed)
     data: dict[str, Any] = {
@@ -75,6 +75,7 @@ def check(
         "precision": precision,
         "where": checked.result.where,
         "device": checked.result.device,
+        "emitter": checked.result.emitter,
         "versions": dict(checked.result.versions),
         "outputs": [asdict(verdict) for verdict in checked.verdicts],
         "passed": checked.passed,
@@ -101,7 +102,7 @@ def source(
     rewrite: Rewrites = None,
     schedule: GpuScheduleFile = None,
     precision: Precision = "bf16",
-    emitter: EmittedBy = None,
+    emitter: EmittedBy = AUTO,
     show_schedule: Annotated[
         bool, typer.Option("--show-schedule", help="Print the schedule (YAML), not the source.")
     ] = False,
@@ -133,7 +134,7 @@ def bench(
     hw: Annotated[
         str | None, typer.Option("--hw", help="Predict each case on this machine, too.")
     ] = None,
-    emitter: EmittedBy = None,
+    emitter: EmittedBy = AUTO,
     json_: AsJson = False,
 ) -> None:
     """Time kernels on the GPU beside the best library calls, in one run."""
@@ -208,7 +209,7 @@ def compile(
     capability: Annotated[
         int, typer.Option("--capability", help="90: Hopper, sm_90; 80: Ampere, sm_80.")
     ] = 90,
-    emitter: EmittedBy = None,
+    emitter: EmittedBy = AUTO,
     json_: AsJson = False,
 ) -> None:
     """Compile kernels for a card that need not be there, and say what they take of it."""
@@ -275,17 +276,18 @@ def _request(kernel: str, set_: list[str] | None, rewrite: list[str] | None) -> 
     return request(kernel, read_settings(set_ or []), rewrite or [])
 
 
-def _chosen(graph: Graph, precision: str, emitter: str | None) -> GpuSchedule:
+def _chosen(graph: Graph, precision: str, emitter: str) -> GpuSchedule:
     """The schedule to run: the best one known, or the default of the emitter asked for."""
     from gpu.defaults.schedule import default_schedule
     from gpu.emit_gluon.schedule import gluon_schedule
     from gpu.measure.known import known_schedule
     from gpu.schedule import EMITTERS, GpuScheduleError
 
-    if emitter is None:
+    if emitter == AUTO:
         return known_schedule(graph, precision)
     if emitter not in EMITTERS:
-        raise GpuScheduleError(f"--emitter: must be one of {', '.join(EMITTERS)}, got {emitter!r}")
+        known = ", ".join((AUTO, *EMITTERS))
+        raise GpuScheduleError(f"--emitter: must be one of {known}, got {emitter!r}")
     make = gluon_schedule if emitter == "gluon" else default_schedule
     return make(graph, precision)
 
@@ -309,7 +311,7 @@ def _print(data: Any) -> None:
 
 
 def _print_check(data: dict[str, Any]) -> None:
-    print(f"{data['kernel']} at {data['precision']} on {data['device']}")
+    print(f"{data['kernel']} at {data['precision']} on {data['device']}, by {data['emitter']}")
     for verdict in data["outputs"]:
         state = "within" if verdict["passed"] else "BEYOND"
         sure = "" if verdict["decisive"] else "; the check proves nothing: zeros would pass"

@@ -28,6 +28,8 @@ def load(text: str) -> ModuleType:
 
     Raises GpuError where triton is not installed.
     """
+    # said, as the default changes: a product and a sum become one instruction in every version
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     try:
         import triton  # noqa: F401
     except ImportError as error:

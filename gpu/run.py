@@ -19,7 +19,7 @@ import numpy as np
 from dataflow.errors import did_you_mean
 from dataflow.nodes import Graph, Output, live
 from dataflow.reference import check_inputs
-from gpu.defaults.schedule import default_schedule
+from gpu.defaults.emitter import auto_schedule
 from gpu.emitters import passed, printed
 from gpu.lowering.lower import lower
 from gpu.module import GpuError, load
@@ -30,6 +30,8 @@ from gpu.schedule import GpuSchedule
 from gpu.tables import numbers
 
 PLACES = ("gpu", "interpreter")
+HOPPER = 9
+"""Major compute capability of cards with what Gluon's text is for."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class RunResult:
     where: str
     device: str
     versions: Mapping[str, str]
+    emitter: str
     plan: Plan
     source: str
 
@@ -149,13 +152,25 @@ def compile(
 ) -> Compiled:
     """Return `graph` as a callable on torch tensors.
 
-    schedule: None takes the default one, at `precision`. where: "gpu" or "interpreter" (the same
-    kernels on the CPU, slowly). Raises GpuScheduleError where the schedule does not fit, GpuError
-    where torch, triton or the GPU is missing.
+    schedule: None takes the default one of the faster emitter, at `precision`. where: "gpu" or
+    "interpreter" (the same kernels on the CPU, slowly). Raises GpuScheduleError where the
+    schedule does not fit, GpuError where torch, triton or the GPU is missing.
     """
     if schedule is None:
-        schedule = default_schedule(graph, precision, "h200" if where == "gpu" else "interpreter")
+        _prepare(where)
+        schedule = auto_schedule(graph, precision, card_at_hand(where))
     return Compiled(graph, schedule, where)
+
+
+def card_at_hand(where: str = "gpu") -> str:
+    """The card among those that default schedules know which is nearest to where kernels run."""
+    if where != "gpu":
+        return "interpreter"
+    import torch
+
+    if not torch.cuda.is_available():  # for text, and for compiling without a card
+        return "h200"
+    return "h200" if torch.cuda.get_device_capability(0)[0] == HOPPER else "a100"
 
 
 def run(
@@ -180,7 +195,15 @@ def run(
         tensor.node: output.to(torch.float64).cpu().numpy()
         for tensor, output in zip(compiled.plan.outputs, outputs, strict=True)
     }
-    return RunResult(arrays, where, device_name(where), versions(), compiled.plan, compiled.source)
+    return result_of(compiled, arrays)
+
+
+def result_of(compiled: Compiled, outputs: Mapping[str, np.ndarray]) -> RunResult:
+    """Outputs with what made them, and where."""
+    where, emitter = compiled.where, compiled.schedule.emitter
+    return RunResult(
+        outputs, where, device_name(where), versions(), emitter, compiled.plan, compiled.source
+    )
 
 
 def rounded_inputs(compiled: Compiled, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from dataflow.index import affine
 from dataflow.nodes import TURNS, Graph, Node, live, recurrences
 from dataflow.ops import contracted
+from gpu.defaults.rows import walked_rows
 from gpu.defaults.stacks import with_stacks
 from gpu.defaults.stages import staged, stages_of
 from gpu.lowering.axes import power_of_two, product_sides
@@ -224,7 +225,20 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
         "unroll": unrolled,
         "chunk": {axis: _chunk(work, axis, tile, grid, card) for axis in hoisted},
     }
-    return {**plan, **_resources(work, tile, loop, card)}
+    return {**plan, **_resources(work, tile, loop, card), **_walked(work, grid, tile, loop, card)}
+
+
+def _walked(
+    work: _Work, grid: list[str], tile: Mapping[str, int], loop: Mapping[str, int], card: Card
+) -> dict:
+    """One program a core over rows that are too long for several (`gpu.defaults.rows`)."""
+    graph = work.graph
+    if work.products or loop or any(tile.get(axis, 1) > 1 for axis in grid):
+        return {}
+    inside = {axis for node in work.nodes for axis in node.axes} - set(grid)
+    elements = math.prod(power_of_two(graph.extent(axis)) for axis in inside)
+    extents = [(axis, graph.extent(axis)) for axis in grid]
+    return walked_rows(extents, elements, len(_loaded(work)), card.cores, card.shared_bytes)
 
 
 def _work(graph: Graph, makes: list[str], memory: set[str]) -> _Work:

@@ -78,16 +78,17 @@ class Ceilings:
 class Row:
     """One call of one case, as it stands in the file of results.
 
-    milliseconds: as a user calls it, launches included; gpu_milliseconds: without what the CPU
-    takes, of which rates and the share of the bound follow. ratio, gpu_ratio: of each, this call's
-    time over ours. error, budget: of our values, see `gpu.measure.check`; a case whose
-    error is not within its budget has no time. predicted_ms: by the simulator. remark: why a figure
-    is missing.
+    emitter: that printed our text. milliseconds: as a user calls it, launches included;
+    gpu_milliseconds: without what the CPU takes, of which rates and the share of the bound
+    follow. ratio, gpu_ratio: of each, this call's time over ours. error, budget: of our values,
+    see `gpu.measure.check`; a case whose error is not within its budget has no time.
+    predicted_ms: by the simulator. remark: why a figure is missing.
     """
 
     case: str
     call: str
     precision: str
+    emitter: str = ""
     milliseconds: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -189,21 +190,25 @@ def bench(
 ) -> Iterator[Row]:
     """Yield the rows of every case: ours first, then those of its peers.
 
-    schedule: of a request at a precision; by default the tuned one, or the default one. predict:
-    the simulator's seconds for a request. A case that cannot run gives a row that says why.
+    schedule: of a request at a precision; by default the tuned one, or the default one of the
+    faster emitter. predict: the simulator's seconds for a request. A case that cannot run gives
+    a row that says why.
     """
     import torch
 
     choose = schedule or (lambda made, precision: known_schedule(made.graph, precision))
     for case in cases:
         made = case.request()
+        emitter = ""
         predicted = predict(made) * 1e3 if predict is not None else math.nan
         try:
-            compiled = compile(made.graph, choose(made, case.precision), case.precision)
+            chosen = choose(made, case.precision)
+            emitter = chosen.emitter
+            compiled = compile(made.graph, chosen, case.precision)
             inputs = draw(made, compiled)
             ours = _ours(case, made, compiled, inputs, limits)
         except Exception as error:  # whatever the compiler or the driver raises is the finding
-            yield Row(case.case, "tileloom", case.precision, remark=_line(error))
+            yield Row(case.case, "tileloom", case.precision, emitter, remark=_line(error))
             torch.cuda.empty_cache()
             continue
         yield replace(ours, predicted_ms=predicted)
@@ -221,6 +226,7 @@ def _ours(
             case.case,
             "tileloom",
             case.precision,
+            compiled.schedule.emitter,
             error=verdict.rms_error,
             budget=verdict.budget,
             remark="values beyond their budget",
@@ -228,6 +234,7 @@ def _ours(
     ordered = [inputs[tensor.name] for tensor in compiled.plan.inputs]
     timing = time(lambda: compiled.launch(ordered))
     row = _row(case, "tileloom", timing, made, compiled, limits)
+    row = replace(row, emitter=compiled.schedule.emitter)
     return replace(row, ratio=1.0, gpu_ratio=1.0, **_judged(verdict))
 
 
@@ -328,6 +335,7 @@ def _row(
         case.case,
         call,
         case.precision,
+        "",
         timing.milliseconds,
         timing.low,
         timing.high,

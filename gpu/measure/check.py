@@ -33,7 +33,7 @@ from gpu.measure.exact import (
 )
 from gpu.measure.peers import eager, input_scale
 from gpu.module import GpuError
-from gpu.run import Compiled, RunResult, compile, device_name, rounded_inputs, torch_type, versions
+from gpu.run import Compiled, RunResult, compile, result_of, rounded_inputs, torch_type
 from gpu.schedule import GpuSchedule
 
 # fp16 and tf32 both keep ten bits of the mantissa
@@ -82,7 +82,7 @@ def check(
         verdicts = _derived(request, compiled, inputs, outputs, exact, precision)
     else:
         verdicts = [_verdict(name, outputs[name], exact[name], *budget) for name in exact]
-    return Checked(tuple(verdicts), _result(compiled, outputs), inputs)
+    return Checked(tuple(verdicts), result_of(compiled, outputs), inputs)
 
 
 def _at_size(request: Request, compiled: Compiled, precision: str, seed: int) -> Checked:
@@ -94,12 +94,7 @@ def _at_size(request: Request, compiled: Compiled, precision: str, seed: int) ->
             f"{reference_work(request):.1g} operations in the float64 reference; at such sizes "
             f"only kernels that PyTorch has are checked"
         )
-    return Checked((verdict,), _result(compiled, {}), {})
-
-
-def _result(compiled: Compiled, outputs: Mapping[str, np.ndarray]) -> RunResult:
-    where = compiled.where
-    return RunResult(outputs, where, device_name(where), versions(), compiled.plan, compiled.source)
+    return Checked((verdict,), result_of(compiled, {}), {})
 
 
 def _outputs(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

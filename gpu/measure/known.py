@@ -13,9 +13,9 @@ from typing import Any
 
 from dataflow.nodes import Graph
 from dataflow.text import to_text
-from gpu.defaults.schedule import default_schedule
+from gpu.defaults.emitter import auto_schedule
 from gpu.module import cache_folder
-from gpu.run import versions
+from gpu.run import card_at_hand, versions
 from gpu.schedule import GpuSchedule
 from hwspecs import read, write
 
@@ -29,7 +29,8 @@ def graph_key(graph: Graph, precision: str) -> str:
 
 
 def known_schedule(graph: Graph, precision: str, card: str | None = None) -> GpuSchedule:
-    """Return the best schedule that a search has found for `card`, else the default one.
+    """Return the best schedule that a search has found for `card`, else the default one
+    of the faster emitter.
 
     card: as `card_name` gives it; None for the one at hand, if any.
     """
@@ -38,7 +39,7 @@ def known_schedule(graph: Graph, precision: str, card: str | None = None) -> Gpu
         found = entries_of(folder / f"{card}.yaml").get(graph_key(graph, precision))
         if found is not None:
             return GpuSchedule.model_validate(found["schedule"])
-    return default_schedule(graph, precision)
+    return auto_schedule(graph, precision, card_at_hand())
 
 
 def keep(

@@ -65,9 +65,9 @@ def test_missing_fields_and_unknown_precisions_are_refused_all_at_once(tmp_path:
 
 def test_best_ratio_is_that_of_the_fastest_peer() -> None:
     rows = [
-        Row("a", "tileloom", "bf16", 2.0, gpu_ratio=1.0),
-        Row("a", "slow", "bf16", 8.0, gpu_ratio=4.0),
-        Row("a", "fast", "bf16", 1.0, gpu_ratio=0.5),
+        Row("a", "tileloom", "bf16", "triton", 2.0, gpu_ratio=1.0),
+        Row("a", "slow", "bf16", "", 8.0, gpu_ratio=4.0),
+        Row("a", "fast", "bf16", "", 1.0, gpu_ratio=0.5),
         Row("a", "refused", "bf16", remark="no"),
         Row("b", "tileloom", "bf16", remark="OutOfResources"),
     ]
@@ -79,12 +79,13 @@ def test_results_say_card_versions_and_ceilings(
 ) -> None:
     monkeypatch.setattr("gpu.measure.bench.device_name", lambda where: "some card")
     path = tmp_path / "rows.csv"
-    row = Row("a", "tileloom", "bf16", 2.0, 1.9, 2.1, tflops=math.nan, gb_per_s=1234.56)
+    row = Row("a", "tileloom", "bf16", "gluon", 2.0, 1.9, 2.1, tflops=math.nan, gb_per_s=1234.56)
     write_rows(path, [row], Ceilings(4.2e12, 7e14))
     about, limits, names, line = path.read_text().splitlines()
     assert "device some card" in about and f"torch {torch.__version__}" in about
     assert limits.endswith("copy 4.20 TB/s, bf16 products 700 TFLOP/s")
     found = dict(zip(names.split(","), line.split(","), strict=True))
+    assert found["emitter"] == "gluon"
     assert (found["milliseconds"], found["tflops"], found["gb_per_s"]) == ("2", "", "1234.6")
 
 

@@ -24,6 +24,7 @@ SPILLING = {(4, 80)}
 ROWS = [
     ("softmax", "rows=32768 n=4096", "bf16"),
     ("softmax", "rows=8192 n=32768", "fp32"),
+    ("softmax", "rows=8192 n=32768", "bf16"),
     ("layer_norm", "rows=32768 n=4096", "bf16"),
     ("layer_norm", "rows=8192 n=32768", "bf16"),
     ("rms_norm", "rows=1000 n=5000", "bf16"),

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,6 +76,7 @@ class OnNumpy:
 
     where = "interpreter"
     device = torch.device("cpu")
+    schedule = SimpleNamespace(emitter="gluon")
 
     def __init__(self, graph: object, plan: Plan):
         self.graph, self.plan, self.source = graph, plan, source(plan)
