@@ -293,7 +293,7 @@ def simulate(
     except KeyboardInterrupt:  # the run has ended: its figures are worth printing
         print("interrupted; the values were not checked", file=sys.stderr)
         stopped = True
-    gains = _gains(task, mapped) if sensitivity and not stopped else None
+    gains = _gains(task, mapped, engine) if sensitivity and not stopped else None
     extra = Extra(why, gains, explain)
     made = _report(task, mapped, result, check, reason, extra, as_json=json_)
     if outputs:
@@ -398,16 +398,21 @@ class Extra:
     explain: bool
 
 
-def _gains(task: Task, mapped: Mapped) -> list[Gain] | None:
-    """Run again on machines with a little more of each resource; None where the user stops it."""
+def _gains(task: Task, mapped: Mapped, engine: str) -> list[Gain] | None:
+    """Run again on machines with a little more of each resource; None where the user stops it.
+
+    Some 50 runs are worth the compiled engine, unless the other one is asked for.
+    """
     from dataflow.progress import steps
     from dataflow.sim import DeadlockError
     from dataflow.sim import simulate as run
     from mapping.sensitivity import sensitivity
 
+    chosen = "simpy" if engine == "simpy" else "fast"
+
     def cycles_of(program: Program) -> int | None:
         try:
-            return run(program, None, values=False).cycles
+            return run(program, None, values=False, engine=chosen).cycles
         except DeadlockError:
             return None
 
@@ -462,7 +467,7 @@ def _report(
         if chain:
             data["critical"]["links"] = links_json(chain, extra.why or 0)
         if extra.gains is not None:
-            data["sensitivity"] = gains_json(extra.gains)
+            data["sensitivity"] = gains_json(extra.gains, made.cycles)
         if extra.explain:
             data["terms"] = {term: definition(term) for term in dict.fromkeys(terms)}
         _print_json(data)

@@ -85,15 +85,15 @@ DEFINITIONS: dict[str, str] = {
     "access": "From a burst's turn on the pins to its data, or acknowledgement, at the generator.",
     "end": "The cycle of the last event itself.",
     "with": "The machine with a little more of one resource: one more, twice as much, a cycle less,"
-    " or a tenth more bandwidth.",
+    " a tenth more bandwidth, or a clock a tenth faster.",
     "in the file": "The numbers of the machine's file that differ; the same change by hand gives"
     " the same cycles.",
     "same schedule": "Cycles of the kernel on that machine by the schedule at hand, laid out anew.",
     "new schedule": "Cycles by the default schedule that is chosen for that machine; - where a"
     " schedule was given.",
-    "saved": "Cycles saved by the same schedule, as a share of the run; negative where it takes"
-    " longer.",
-    "saved anew": "Cycles saved by the new schedule, as a share of the run.",
+    "saved": "Time saved by the same schedule, as a share of the run: the share of its cycles, unless"
+    " the clock changed. Negative where it takes longer.",
+    "saved anew": "Time saved by the new schedule, as a share of the run.",
     "reference": "Published cycles of the case.",
     "error": "Cycles divided by the published cycles, minus one.",
     "mean absolute error": "Mean over the cases of the error without its sign.",

@@ -29,18 +29,15 @@ def gains(found: list[Gain], cycles: int) -> RenderableType:
 
 def _row(gain: Gain, cycles: int) -> tuple[str, ...]:
     changes = "\n".join(f"{c.path}: {c.before} -> {c.after}" for c in gain.variant.changes)
-    first = f"{gain.cycles:,}" if gain.cycles is not None else gain.fault
-    anew = f"{gain.anew:,}" if gain.anew is not None else "-"
     return (
         gain.variant.name,
         changes,
-        first,
-        _saved(gain.cycles, cycles),
-        anew,
-        _saved(gain.anew, cycles),
+        f"{gain.cycles:,}" if gain.cycles is not None else gain.fault,
+        _percent(gain.saved(gain.cycles, cycles)),
+        f"{gain.anew:,}" if gain.anew is not None else gain.anew_fault or "-",
+        _percent(gain.saved(gain.anew, cycles)),
     )
 
 
-def _saved(now: int | None, before: int) -> str:
-    """Cycles saved, in per cent of those before; negative where the run takes longer."""
-    return "-" if now is None else f"{(before - now) / before:.2%}"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.2%}"

@@ -38,23 +38,29 @@ def sensitivity(
         if progress is not None:
             progress(number, len(found), variant.name)
         gains.append(_gain(mapped, variant, cycles_of, anew))
-    return sorted(gains, key=lambda gain: gain.best or float("inf"))
+    return sorted(gains, key=lambda gain: gain.seconds)
 
 
 def _gain(mapped: Mapping, variant: Variant, cycles_of: Cycles, anew: bool) -> Gain:
     """Run a variant by one or both schedules."""
-    graph = mapped.program.graph
-    kept, fault = _laid_out(lambda: map_graph(graph, variant.machine, mapped.schedule))
-    cycles = cycles_of(kept.program) if kept else None
-    if kept and cycles is None:
-        fault = "the run deadlocks"
+    program, clock_hz = mapped.program, mapped.program.machine.clock_hz
+    kept, fault = _laid_out(lambda: map_graph(program.graph, variant.machine, mapped.schedule))
+    cycles, fault = _run(kept, fault, cycles_of)
     if not anew:
-        return Gain(variant, cycles, None, fault)
-    chosen, _ = _laid_out(lambda: map_graph(graph, variant.machine))
-    if chosen is None:
-        return Gain(variant, cycles, None, fault)
-    same = kept is not None and chosen.schedule == kept.schedule
-    return Gain(variant, cycles, cycles if same else cycles_of(chosen.program), fault)
+        return Gain(variant, cycles, None, clock_hz, fault)
+    chosen, why = _laid_out(lambda: map_graph(program.graph, variant.machine))
+    if kept and chosen and chosen.schedule == kept.schedule:
+        return Gain(variant, cycles, cycles, clock_hz, fault, fault)
+    again, why = _run(chosen, why, cycles_of)
+    return Gain(variant, cycles, again, clock_hz, fault, why)
+
+
+def _run(laid_out: Mapping | None, fault: str, cycles_of: Cycles) -> tuple[int | None, str]:
+    """Cycles of a layout, or None and why there are none: `fault`, or that the run deadlocks."""
+    if laid_out is None:
+        return None, fault
+    cycles = cycles_of(laid_out.program)
+    return cycles, "" if cycles is not None else "the run deadlocks"
 
 
 def _laid_out(lay_out: Callable[[], Mapping]) -> tuple[Mapping | None, str]:

@@ -7,6 +7,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+import hwspecs
 from dataflow.kernels import build
 from dataflow.reference import evaluate
 from dataflow.report import STALLS
@@ -354,7 +355,9 @@ def test_simulate_says_what_a_little_more_would_bring(tileloom) -> None:
     rows = {row["with"]: row for row in data["sensitivity"]}
     faster = rows["10 % more off-chip bandwidth"]
     assert faster["cycles"] < data["cycles"]
+    assert faster["saved"] == 1 - faster["cycles"] / data["cycles"]
     assert {change["path"].split(".")[0] for change in faster["changes"]} == {"off_chip"}
+    assert [row["saved"] for row in data["sensitivity"] if row["with"] == "10 % faster clock"]
     printed = tileloom(*asked, "--sensitivity", "--explain").out
     assert "what a little more would bring" in printed
     assert f"{faster['cycles']:,}" in printed
@@ -362,3 +365,18 @@ def test_simulate_says_what_a_little_more_would_bring(tileloom) -> None:
     refused = tileloom(*asked, "--sensitivity", "--max-cycles", "9")
     assert refused.code == 2
     assert "--sensitivity: it must stand without --max-cycles" in refused.err
+
+
+def test_simulate_gives_a_machine_changed_by_hand_the_cycles_that_sensitivity_says(
+    tileloom, tmp_path
+) -> None:
+    asked = ("simulate", "dot_product", "--set", "n=512", "--no-values", "--json")
+    data = tileloom(*asked, "--hw", "tiny", "--sensitivity").json
+    rows = {row["with"]: row for row in data["sensitivity"]}
+    more = rows["one more off-chip channel"]
+    assert more["changes"] == [{"path": "off_chip.channels", "before": "1", "after": "2"}]
+    text = (Path(hwspecs.__file__).parent / "tiny.yaml").read_text()
+    assert text.count("  channels: 1 #") == 1
+    file = tmp_path / "changed.yaml"
+    file.write_text(text.replace("  channels: 1 #", "  channels: 2 #"))
+    assert tileloom(*asked, "--hw", str(file)).json["cycles"] == more["cycles_anew"]
