@@ -91,7 +91,7 @@ DEFINITIONS: dict[str, str] = {
     "same schedule": "Cycles of the kernel on that machine by the schedule at hand, laid out anew.",
     "new schedule": "Cycles by the default schedule that is chosen for that machine; - where a"
     " schedule was given.",
-    "saved": "Time saved by the same schedule, as a share of the run: the share of its cycles, unless"
+    "saved": "Time saved by the same schedule, as a share of the run: that of its cycles, but where"
     " the clock changed. Negative where it takes longer.",
     "saved anew": "Time saved by the new schedule, as a share of the run.",
     "reference": "Published cycles of the case.",

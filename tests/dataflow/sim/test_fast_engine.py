@@ -200,19 +200,20 @@ def one_unit(wire):
     return wire.program([wire.unit("only", [4], [], [])])
 
 
-def test_auto_takes_the_fast_engine_for_long_runs_of_times_and_says_so(wire, monkeypatch):
+def test_auto_takes_the_fast_engine_for_long_runs_and_says_so(wire, monkeypatch):
     program = map_graph(build("dot_product", {"n": 4}), hwspecs.load("tiny")).program
     inputs = {"a": np.ones(4), "b": np.ones(4)}
     assert simulate(program).engine == "simpy"
     monkeypatch.setattr("dataflow.sim.engines.WORTH_COMPILING", 1)
     assert simulate(program).engine == "fast"
     assert simulate(program, inputs, values=False).engine == "fast"
-    assert simulate(program, inputs).engine == "simpy"
+    assert simulate(program, inputs).engine == "fast"
+    assert simulate(program, inputs, max_cycles=9).engine == "simpy"
 
 
-def test_fast_engine_refuses_values(wire):
-    with pytest.raises(EngineError, match="engine must be simpy where values are wanted"):
-        simulate(one_unit(wire), {}, engine="fast")
+def test_fast_engine_refuses_values_of_a_run_cut_short(wire):
+    with pytest.raises(EngineError, match="engine must be simpy where values of a run cut short"):
+        simulate(one_unit(wire), {}, engine="fast", max_cycles=9)
 
 
 def test_fast_engine_refuses_rates_beyond_whole_numbers(wire):
