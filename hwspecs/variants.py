@@ -50,7 +50,8 @@ def variants(machine: Machine) -> tuple[Variant, ...]:
     found = []
     for name, made in _made(machine):
         try:
-            checked = Machine.model_validate(made.model_dump())
+            # A default may be what no file could give, as an overhead of no cycles.
+            checked = Machine.model_validate(made.model_dump(exclude_unset=True))
         except ValidationError:
             continue
         changes = (*_grid_changes(machine, checked), *_changes(machine, checked, ""))

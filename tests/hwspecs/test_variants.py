@@ -33,6 +33,8 @@ def by_hand(machine: str, changes: tuple[Change, ...], folder: Path) -> hwspecs.
 @pytest.mark.parametrize("machine", hwspecs.names())
 def test_variants_are_what_a_changed_file_says(machine: str, tmp_path: Path) -> None:
     found = variants(hwspecs.load(machine))
+    names = {variant.name for variant in found}
+    assert {"one more compute unit", "one more off-chip channel", "10 % faster clock"} <= names
     assert len({variant.machine.content_hash for variant in found}) == len(found)
     for variant in found:
         assert by_hand(machine, variant.changes, tmp_path) == variant.machine, variant.name
@@ -56,6 +58,11 @@ def test_bandwidth_grows_by_faster_pins_where_banks_are_described() -> None:
     assert Change("off_chip.dram.tccd_s", "5 ns", "4.544 ns") in changes
     rates = by_name("tungsten_20x20")["10 % more off-chip bandwidth"].changes
     assert Change("off_chip.read", "12.8 GB/s", "14.08 GB/s") in rates
+
+
+def test_defaults_that_no_file_could_give_stay() -> None:
+    # Folds that overlap have no overhead between them: none is given, and 0 cycles could not be.
+    assert "one more systolic array" in by_name("systolic_128x128")
 
 
 def test_latencies_stay_at_least_a_cycle() -> None:
