@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -285,7 +286,9 @@ def simulate(
     _check_writable({"--outputs": outputs, "--plot": plot})
     task = _task(kernel, hw, set_ or [], rewrite or [], schedule)
     arrays = None if no_values else _arrays(task, inputs, seed)
+    started = time.perf_counter()
     mapped = task.map()
+    mapping_seconds = time.perf_counter() - started
     result, stopped = _run(mapped, arrays, engine, max_cycles, why)
     check, reason = None, "interrupted"
     try:
@@ -294,7 +297,7 @@ def simulate(
         print("interrupted; the values were not checked", file=sys.stderr)
         stopped = True
     gains = _gains(task, mapped, engine) if sensitivity and not stopped else None
-    extra = Extra(why, gains, explain)
+    extra = Extra(why, gains, explain, mapping_seconds)
     made = _report(task, mapped, result, check, reason, extra, as_json=json_)
     if outputs:
         with _writing(outputs):
@@ -391,11 +394,13 @@ def _judge(
 
 @dataclass(frozen=True)
 class Extra:
-    """What simulate prints beside the report: links of the chain, gains, definitions."""
+    """What simulate prints beside the run itself: links of the chain, gains, definitions, the
+    seconds that mapping took."""
 
     why: int | None
     gains: list[Gain] | None
     explain: bool
+    mapping_seconds: float
 
 
 def _gains(task: Task, mapped: Mapped, engine: str) -> list[Gain] | None:
@@ -456,6 +461,7 @@ def _report(
         check=check,
         unchecked_because=reason,
         untraced_because=_untraced(result),
+        mapping_seconds=extra.mapping_seconds,
         reasons=_reasons(mapped),
     )
     chain = made.chain if extra.why else None

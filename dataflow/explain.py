@@ -61,7 +61,8 @@ DEFINITIONS: dict[str, str] = {
     "bytes": "Bytes that the scratchpads take, all copies and buffers together.",
     "because": "Why the buffer is there and as deep as it is, derived from the schedule.",
     "firings a second": "Firings of all units divided by the seconds that the simulation took.",
-    "wall time": "Seconds that the simulation took on this computer.",
+    "mapping time": "Seconds that schedule, placement and routes took on this computer.",
+    "wall time": "Seconds that the simulation took on this computer, mapping not counted.",
     "machine": "Name of the machine file, and a hash of its content that no comment or layout"
     " changes.",
     "model version": "Version of the rules of time; results of one version can be compared, and the"

@@ -94,6 +94,7 @@ def _summary(report: Report) -> list[tuple[str, str]]:
         (term("compute units"), f"{report.compute_cells} of {report.compute_units}"),
         (term("memory units"), f"{report.memory_cells} of {report.memory_units}"),
         (term("generators"), f"{report.generators} of {report.generators_there}"),
+        (term("mapping time"), f"{report.mapping_seconds:.2f} s"),
         (term("wall time"), f"{report.wall_seconds:.2f} s"),
         (term("firings a second"), _per_second(report)),
     ]

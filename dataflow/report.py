@@ -188,6 +188,7 @@ class Report:
     banks: Sequence[BankRow] = ()
     chain: Chain | None = None
     untraced_because: str = ""
+    mapping_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -313,9 +314,13 @@ def report(
     check: Check | None,
     unchecked_because: str = "",
     untraced_because: str = "",
+    mapping_seconds: float = 0.0,
     reasons: Mapping[str, str] | None = None,
 ) -> Report:
-    """Gather the figures of a run of `program` that gave `result`."""
+    """Gather the figures of a run of `program` that gave `result`.
+
+    mapping_seconds: what laying the program out took on this computer.
+    """
     machine = program.machine
     traffic = result.off_chip
     burst_bytes = machine.off_chip.burst_bytes
@@ -351,6 +356,7 @@ def report(
         banks=tuple(_bank_row(counts, burst_bytes) for counts in traffic.channels),
         chain=result.chain,
         untraced_because=untraced_because,
+        mapping_seconds=mapping_seconds,
     )
 
 
@@ -406,6 +412,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "buffers": [vars(buffer) for buffer in report.buffers],
         "firings": report.firings,
         "wall_seconds": report.wall_seconds,
+        "mapping_seconds": report.mapping_seconds,
     }
 
 

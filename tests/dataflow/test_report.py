@@ -77,6 +77,7 @@ REPORT = Report(
     peak_bytes_per_s=16e9,
     firings=190,
     wall_seconds=0.5,
+    mapping_seconds=0.25,
     check=Check((_output("c", 1e-6, 2e-6), _output("d", 1e-9, 1e-3)), "float64 NumPy"),
     banks=(BankRow(7, 1, 0, 2, 26, 512), BankRow(3, 1, 1, 2, 13, 320)),
     chain=CHAIN,
@@ -120,6 +121,7 @@ def test_as_json_has_the_promised_fields() -> None:
     promised = "kernel sizes options rewrites machine machine_hash model_version engine cycles"
     promised += " seconds bound_cycles bound_by utilisation stalls off_chip_bytes values buffers"
     assert {*promised.split(), "wall_seconds"} <= set(data)
+    assert (data["wall_seconds"], data["mapping_seconds"]) == (0.5, 0.25)
     assert data["seconds"] == pytest.approx(100e-9)
     assert data["stalls"]["units"]["d"]["blocked"] == 60
     assert data["values"]["max_abs_error"] == 1e-6
