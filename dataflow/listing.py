@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 
 import hwspecs
 from dataflow.kernels import KERNELS
-from dataflow.render import add, quantity, setting
+from dataflow.render import quantity, setting
+from dataflow.tables import FittedTable
 from hwspecs import Machine
 
 
@@ -56,14 +55,11 @@ def kernel_rows() -> list[dict[str, Any]]:
 
 def machine_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Return machines as a table, a machine a row."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("machine", "units", "lanes x stages", "type", "clock", "peak", "on chip"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("off-chip", overflow="fold")
-    table.add_column("what it is", overflow="fold")
+    figures = ("machine", "units", "lanes x stages", "type", "clock", "peak", "on chip")
+    words = ("off-chip", "what it is")
+    table = FittedTable((*figures, *words), wraps=words, left=(*figures, *words))
     for row in rows:
-        add(
-            table,
+        table.add(
             row["machine"],
             f"{row['compute_units']} + {row['memory_units']}",
             f"{row['lanes']} x {row['stages']}",
@@ -79,11 +75,10 @@ def machine_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 def kernel_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Return kernels as a table, a kernel a row, with sizes and options at their defaults."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("kernel", "sizes", "options", "rewrites", "what it is"):
-        table.add_column(name, overflow="fold")
+    words = ("sizes", "options", "rewrites", "what it is")
+    table = FittedTable(("kernel", *words), wraps=words, left=("kernel", *words))
     for row in rows:
         sizes = " ".join(f"{axis}={extent}" for axis, extent in row["sizes"].items())
         options = " ".join(f"{name}={setting(value)}" for name, value in row["options"].items())
-        add(table, row["kernel"], sizes, options, " ".join(row["rewrites"]), row["summary"])
+        table.add(row["kernel"], sizes, options, " ".join(row["rewrites"]), row["summary"])
     return table

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +13,7 @@ from rich.text import Text
 from dataflow.check import Check
 from dataflow.explain import definition
 from dataflow.report import MODEL_VERSION, STALLS, Report, UnitRow
+from dataflow.tables import FittedTable
 from dataflow.validate import Comparison, mean_abs_error, rank_correlation, worst_abs_error
 
 BUSIEST = 8
@@ -187,20 +187,16 @@ def _busiest(units: Sequence[UnitRow]) -> list[list[UnitRow]]:
     return [groups[name] for name in sorted(groups, key=lambda name: (-busy[name], name))][:BUSIEST]
 
 
-def _units(groups: Sequence[Sequence[UnitRow]], cycles: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in UNIT_COLUMNS:
-        left = name in ("unit", "kind")
-        table.add_column(term(name), justify="left" if left else "right", overflow="fold")
-    for name in STALLS:
-        table.add_column(term(STALL_TERMS[name]), justify="right")
+def _units(groups: Sequence[Sequence[UnitRow]], cycles: int) -> RenderableType:
+    names = [term(name) for name in (*UNIT_COLUMNS, *STALL_TERMS.values())]
+    table = FittedTable(names, wraps=("unit",), left=("unit", "kind"))
     for group in groups:
         whole = cycles * len(group)
         counts = [len(group), sum(unit.cells for unit in group), sum(u.firings for u in group)]
         parts = [sum(unit.busy for unit in group)]
         parts += [sum(unit.stalls[name] for unit in group) for name in STALLS]
         cells = [f"{count:,}" for count in counts] + [_share(part, whole) for part in parts]
-        add(table, without_copy(group[0].name), group[0].kind, *cells)
+        table.add(without_copy(group[0].name), group[0].kind, *cells)
     return table
 
 
@@ -217,11 +213,9 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole and part else "-"
 
 
-def _losses(report: Report) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for name in ("busy", *STALL_TERMS.values()):
-        table.add_column(term(name), justify="right")
+def _losses(report: Report) -> RenderableType:
+    names = [term(name) for name in ("busy", *STALL_TERMS.values())]
+    table = FittedTable(["", *names], wraps=("",))
     for title, kinds in GROUPS:
         units = [unit for unit in report.units if unit.kind in kinds]
         whole = len(units) * report.cycles
@@ -229,7 +223,7 @@ def _losses(report: Report) -> Table:
             busy = _share(sum(unit.busy for unit in units), whole)
             lost = report.stalls(kinds)
             shares = [_share(lost[name], whole) for name in STALLS]
-            add(table, f"{len(units)} {title}", busy, *shares)
+            table.add(f"{len(units)} {title}", busy, *shares)
     return table
 
 
@@ -237,24 +231,18 @@ BUFFER_COLUMNS = ("channel", "place", "copies", "depth", "peak", "bytes", "becau
 
 
 def _buffers(report: Report) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in BUFFER_COLUMNS:
-        right = name in ("copies", "depth", "peak", "bytes")
-        table.add_column(term(name), justify="right" if right else "left", overflow="fold")
+    names = [term(name) for name in BUFFER_COLUMNS]
+    words = ("channel", "because")
+    table = FittedTable(names, wraps=words, left=(*words, "place"))
     shown = sorted(report.buffers, key=lambda row: (row.ordinary, -(row.bytes or 0), -row.depth))
     for row in shown[:DEEPEST]:
         peak = "-" if row.peak is None else f"{row.peak:,}"
         size = "" if row.bytes is None else quantity(row.bytes)
         cells = (row.name, row.place, str(row.copies), f"{row.depth:,}", peak, size, row.because)
-        add(table, *cells)
+        table.add(*cells)
     rest = len(report.buffers) - DEEPEST
     more = [Text(f"and {rest} more; --json lists all", style="dim")] if rest > 0 else []
     return Group(table, *more)
-
-
-def add(table: Table, *cells: str) -> None:
-    """Add a row of plain text: a name may hold brackets, which rich would take for markup."""
-    table.add_row(*map(Text, cells))
 
 
 def _title(text: str) -> Text:
@@ -271,7 +259,7 @@ def _plain_table() -> Table:
 def _pairs(rows: Sequence[tuple[str, str]]) -> Table:
     table = _plain_table()
     for name, text in rows:
-        add(table, name, text)
+        table.add_row(Text(name), Text(text))  # a name may hold brackets: no markup
     return table
 
 
@@ -311,12 +299,10 @@ VALIDATION_TERMS = (
 
 def validation(rows: Sequence[Comparison], machine: str, machine_hash: str) -> RenderableType:
     """Return published cycles beside ours, a case a row, and the errors over all."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("case")
-    for name in ("reference", "cycles", "error"):
-        table.add_column(term(name), justify="right")
+    names = [term(name) for name in ("reference", "cycles", "error")]
+    table = FittedTable(["case", *names], wraps=("case",))
     for row in rows:
-        add(table, row.case, f"{row.reference_cycles:,}", f"{row.cycles:,}", f"{row.error:+.1%}")
+        table.add(row.case, f"{row.reference_cycles:,}", f"{row.cycles:,}", f"{row.error:+.1%}")
     rank = rank_correlation(rows)
     overall = [
         (term("mean absolute error"), f"{mean_abs_error(rows):.2%}"),

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from dataflow.gains import Gain
-from dataflow.render import add, term
+from dataflow.render import term
+from dataflow.tables import FittedTable
 
 COLUMNS = ("with", "in the file", "same schedule", "saved", "new schedule", "saved anew")
+WORDS = ("with", "in the file")
 
 
 def gains(found: list[Gain], cycles: int) -> RenderableType:
     """Return a table of the runs on variants beside the one at hand, which took `cycles`."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in COLUMNS:
-        left = name in ("with", "in the file")
-        table.add_column(term(name), justify="left" if left else "right", overflow="fold")
+    # In place of a run's cycles may stand the reason why there is none, so that they wrap too.
+    wraps = (*WORDS, "same schedule", "new schedule")
+    table = FittedTable([term(name) for name in COLUMNS], wraps=wraps, left=WORDS)
     for gain in found:
         if not gain.changes_nothing(cycles):
-            add(table, *_row(gain, cycles))
+            table.add(*_row(gain, cycles))
     same = [gain.variant.name for gain in found if gain.changes_nothing(cycles)]
     rest = Text(f"no change with {'; '.join(same)}", style="dim") if same else Text("")
     return Group(Text("\nwhat a little more would bring", style="bold cyan"), table, rest)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from dataflow.chain import Chain
-from dataflow.render import add, term
+from dataflow.render import term
+from dataflow.tables import FittedTable
 
 PARTS = 12
 PART_COLUMNS = ("resource", "spent on", "cycles", "share", "links")
+WORDS = ("resource", "spent on")
 LINK_COLUMNS = ("since", "cycles", "spent on", "resource")
 
 
@@ -34,26 +34,18 @@ def why(chain: Chain, count: int) -> RenderableType:
 
 
 def _parts(chain: Chain) -> RenderableType:
-    table = _table(PART_COLUMNS, ("resource", "spent on"))
+    table = FittedTable([term(name) for name in PART_COLUMNS], wraps=("resource",), left=WORDS)
     parts = chain.parts()
     for part in parts[:PARTS]:
         share = f"{part.cycles / chain.cycles:.1%}"
-        add(table, part.resource, term(part.kind), f"{part.cycles:,}", share, f"{part.links:,}")
+        table.add(part.resource, term(part.kind), f"{part.cycles:,}", share, f"{part.links:,}")
     rest = sum(part.cycles for part in parts[PARTS:])
     more = f"and {len(parts) - PARTS} more of {rest:,} cycles; --json lists all"
     return Group(table, *([Text(more, style="dim")] if rest else []))
 
 
-def _links(chain: Chain, count: int) -> Table:
-    table = _table(LINK_COLUMNS, ("spent on", "resource"))
+def _links(chain: Chain, count: int) -> RenderableType:
+    table = FittedTable([term(name) for name in LINK_COLUMNS], wraps=("resource",), left=WORDS)
     for link in reversed(chain.last(count)):
-        add(table, f"{link.since:,}", f"{link.cycles:,}", term(link.kind), link.resource)
-    return table
-
-
-def _table(columns: tuple[str, ...], left: tuple[str, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        justify = "left" if name in left else "right"
-        table.add_column(term(name), justify=justify, overflow="fold")
+        table.add(f"{link.since:,}", f"{link.cycles:,}", term(link.kind), link.resource)
     return table
