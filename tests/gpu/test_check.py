@@ -1,12 +1,14 @@
 """The judgement itself: what it must refuse, and that its two references agree."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from dataflow.reference import evaluate
 from dataflow.request import Request, read_settings, request
+from gpu.measure import exact
 from gpu.measure.check import check
 from gpu.measure.exact import draw, judge, reference_work
 from gpu.measure.peers import eager, peers
@@ -96,3 +98,10 @@ def test_work_of_a_reference_is_counted_on_the_plain_graph() -> None:
 def test_half_precision_transforms_are_a_peer_at_powers_of_two_only() -> None:
     assert [p.name for p in peers(request("fft_conv", {"n": "64"}))] == ["cufft-fp32", "cufft-fp16"]
     assert [p.name for p in peers(request("fft_conv", {"n": "96"}))] == ["cufft-fp32"]
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_errors_of_an_eager_run_that_overflows_are_no_budget(value, monkeypatch) -> None:
+    peer = SimpleNamespace(call=lambda given: torch.tensor([1.0, value], dtype=torch.float16))
+    monkeypatch.setattr(exact, "eager", lambda request: peer)
+    assert exact.eager_output(small("fft_conv"), {}, "fp16") is None
