@@ -10,6 +10,7 @@
         chunk: {batch: 16}   # of an axis in grid and loop (or unroll): tiles that one program walks
         group: {i: 8}        # tiles of i that stay together in the grid, for the L2 cache
         unroll: [s]          # axes written out tile by tile (point by point without a tile)
+        parts: {k: 8}        # a summed axis in so many parts side by side, one for every warp
         reload: [t2.c]       # values read from memory again at every step, not held over the loop
         warps: 8             # 12: Gluon's three warp groups, a tile's rows shared out in threes
         stages: 3            # loop steps whose loads are in flight
@@ -56,6 +57,7 @@ class KernelSchedule(_Part):
     chunk: dict[Name, Count] = Field(default_factory=dict)
     group: Annotated[dict[Name, Count], Field(max_length=1)] = Field(default_factory=dict)
     unroll: Names = ()
+    parts: dict[Name, Count] = Field(default_factory=dict)
     reload: Names = ()
     warps: Literal[1, 2, 4, 8, 12, 16, 32] = 4
     stages: Annotated[int, Field(strict=True, ge=1, le=8)] = 2

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dataflow.index import affine
 from dataflow.nodes import TURNS, Graph, Node, live, recurrences
 from dataflow.ops import contracted
+from gpu.defaults.persistent import persistent
 from gpu.defaults.rows import walked_rows
 from gpu.defaults.stacks import with_stacks
 from gpu.defaults.stages import staged, stages_of
+from gpu.defaults.work import CARDS, Card, Work
 from gpu.lowering.axes import power_of_two, product_sides
 from gpu.lowering.scopes import cone
 from gpu.plan import ITEM_BYTES, MEMORY_TYPE
@@ -36,37 +38,8 @@ WHOLE_ROW = 32768
 """Longest row of a kernel without products that lies whole in the tile."""
 ROW_ELEMENTS = 4096
 """Elements that a program of a kernel without products works on at once."""
-HELD_BYTES = 240 * 1024
-"""Weights that a program's registers hold over a time loop, of the 256 KiB that a core has."""
-HELD_SHARED = 96 * 1024
-"""Weights that shared memory holds over a time loop where they are operands of tensor cores: the
-state of several sequences and the results' way between layouts take the rest."""
 LONGEST_BETWEEN = 1024
 """Longest axis over which one product of a kernel feeds the next."""
-
-
-@dataclass(frozen=True)
-class Card:
-    """What a default needs to know of a card.
-
-    cooperative: programs may wait for each other. copies: it has a copy engine for blocks, and
-    shared memory and registers for 128 x 256 results (Hopper). shared_bytes: of shared memory that
-    one program may have (CUDA programming guide, compute capabilities).
-    """
-
-    name: str
-    cores: int
-    cooperative: bool = True
-    copies: bool = False
-    shared_bytes: int = 163 * 1024
-
-
-CARDS = {
-    # NVIDIA H200 SXM and A100: cores (SM) as the devices report
-    "h200": Card("h200", 132, copies=True, shared_bytes=227 * 1024),
-    "a100": Card("a100", 108),
-    "interpreter": Card("interpreter", 2, cooperative=False),
-}
 
 
 def default_schedule(graph: Graph, precision: str = "bf16", card: str = "h200") -> GpuSchedule:
@@ -190,19 +163,6 @@ def _holds_product(graph: Graph, name: str) -> bool:
 # --- one kernel --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What one kernel works out: its nodes, and the axes of what it stores."""
-
-    graph: Graph
-    nodes: tuple[Node, ...]
-    stored: tuple[tuple[str, ...], ...]
-
-    @property
-    def products(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if product_sides(self.graph, node) is not None)
-
-
 def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dict:
     work = _work(graph, makes, memory)
     recurrent = _recurrent(work)
@@ -211,7 +171,7 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
     kept = {*recurrent, *exchanged, *unrolled}
     free = [axis for axis in _free_axes(work) if axis not in kept]
     if exchanged:
-        return {"makes": makes, **_persistent(work, recurrent, exchanged, card)}
+        return {"makes": makes, **persistent(work, recurrent, exchanged, card)}
     tile = _enough_programs(work, _broad(work, _tiles(work, free, card), card), free, card)
     loop = dict.fromkeys(recurrent, 1)
     loop.update(_long_sums(work, free, recurrent))
@@ -229,7 +189,7 @@ def _kernel(graph: Graph, makes: list[str], memory: set[str], card: Card) -> dic
 
 
 def _walked(
-    work: _Work, grid: list[str], tile: Mapping[str, int], loop: Mapping[str, int], card: Card
+    work: Work, grid: list[str], tile: Mapping[str, int], loop: Mapping[str, int], card: Card
 ) -> dict:
     """One program a core over rows that are too long for several (`gpu.defaults.rows`)."""
     graph = work.graph
@@ -241,19 +201,19 @@ def _walked(
     return walked_rows(extents, elements, len(_loaded(work)), card.cores, card.shared_bytes)
 
 
-def _work(graph: Graph, makes: list[str], memory: set[str]) -> _Work:
+def _work(graph: Graph, makes: list[str], memory: set[str]) -> Work:
     outputs = {output.name: output.node for output in graph.outputs}
     wanted = [outputs.get(name, name) for name in makes]
     nodes = tuple(node for node in cone(graph, wanted, memory) if node.name not in memory)
-    return _Work(graph, nodes, tuple(graph.node(name).axes for name in wanted))
+    return Work(graph, nodes, tuple(graph.node(name).axes for name in wanted))
 
 
-def _recurrent(work: _Work) -> list[str]:
+def _recurrent(work: Work) -> list[str]:
     found = {node.axis for node in work.nodes if node.op == "earlier"}
     return [axis for axis in work.graph.axes if axis in found]
 
 
-def _unrolled(work: _Work) -> list[str]:
+def _unrolled(work: Work) -> list[str]:
     """Axes whose point chooses between two values, such as the side of a pair."""
     graph = work.graph
     chosen = {node.args[0] for node in work.nodes if node.op == "map" and node.fn == "where"}
@@ -262,7 +222,7 @@ def _unrolled(work: _Work) -> list[str]:
     return [axis for axis in graph.axes if axis in found and graph.extent(axis) <= 4]
 
 
-def _free_axes(work: _Work) -> list[str]:
+def _free_axes(work: Work) -> list[str]:
     """Axes that every stored value has and that nothing sums over or renames."""
     lost = {axis for node in work.nodes for axis in contracted(node, work.graph)}
     lost |= {node.axis for node in work.nodes if node.op in ("earlier", "last")}
@@ -278,17 +238,17 @@ def _free_axes(work: _Work) -> list[str]:
     return [axis for axis in free if _mostly_has(work, axis)]
 
 
-def _mostly_has(work: _Work, axis: str) -> bool:
+def _mostly_has(work: Work, axis: str) -> bool:
     """Whether at most half of the products would be worked out again by every program."""
     having = [node for node in work.products if _reaches(work, node, axis)]
     return 2 * len(having) >= len(work.products)
 
 
-def _reaches(work: _Work, node: Node, axis: str) -> bool:
+def _reaches(work: Work, node: Node, axis: str) -> bool:
     return any(axis in work.graph.node(name).axes for name in (node.name, *node.args))
 
 
-def _exchanged(work: _Work) -> dict[str, str]:
+def _exchanged(work: Work) -> dict[str, str]:
     """Axes that a recurrence reads under another name: what each step must hand to all."""
     found: dict[str, str] = {}
     for node in work.nodes:
@@ -303,82 +263,7 @@ def _exchanged(work: _Work) -> dict[str, str]:
     return found
 
 
-def _persistent(
-    work: _Work, recurrent: list[str], exchanged: Mapping[str, str], card: Card
-) -> dict:
-    """All programs resident, each with its share of the exchanged axis for all steps."""
-    graph = work.graph
-    (axis, *_) = exchanged
-    renamed = exchanged[axis]
-    tile, points = _share(graph.extent(axis), card.cores)
-    depth = _depth(graph.extent(renamed))
-    plan: dict = {"grid": [axis], "loop": recurrent, "warps": 8, "stages": 1}
-    if _has_matrices(work, recurrent):  # several sequences: the tensor cores want 16 rows
-        tile, points = max(16, power_of_two(tile * points)), 1
-        depth = min(depth, PRODUCT_DEPTH * 4)
-        reload = _too_many(work, recurrent, tile * graph.extent(renamed), HELD_SHARED)
-        unroll = {"tile": {axis: tile, renamed: depth}, "unroll": [renamed]}
-        whole = {"tile": {axis: tile}}
-        return {**plan, **(unroll if depth < graph.extent(renamed) else whole), "reload": reload}
-    unroll = [renamed] if depth < graph.extent(renamed) else []
-    tiles = {axis: tile, **({renamed: depth} if unroll else {})}
-    elements = tile * points * graph.extent(renamed)
-    plan["reload"] = _too_many(work, recurrent, elements, HELD_BYTES)
-    if points > 1:
-        unroll.append(axis)
-    chunk = {axis: points} if points > 1 else {}
-    return {**plan, "tile": tiles, "unroll": unroll, "chunk": chunk}
-
-
-def _too_many(work: _Work, recurrent: list[str], elements: int, room_bytes: int) -> list[str]:
-    """Weights, of `elements` a program each, that do not fit `room_bytes` over all steps."""
-    graph = work.graph
-    sums = [node for node in work.nodes if node.op == "einsum"]
-    weights = [
-        name
-        for node in sums
-        for name in node.args
-        if not set(recurrent) & set(graph.node(name).axes)
-    ]
-    held = max(0, room_bytes // (2 * elements))
-    return weights[held:]
-
-
-def _has_matrices(work: _Work, recurrent: list[str]) -> bool:
-    """Whether some product is one of matrices at a single step of the recurrence."""
-    sides = [product_sides(work.graph, node) for node in work.products]
-    return any(
-        all(any(work.graph.extent(a) > 1 for a in side if a not in recurrent) for side in found[1:])
-        for found in sides
-        if found is not None
-    )
-
-
-def _share(extent: int, cores: int) -> tuple[int, int]:
-    """Tile and tiles of a program's share of an axis, so that programs are at most `cores`.
-
-    >>> [_share(extent, 132) for extent in (1024, 1536, 2560, 2816)]
-    [(8, 1), (4, 3), (4, 5), (8, 3)]
-    """
-    least = -(-extent // cores)
-    shares = range(least, max(least, least * 9 // 8) + 1)
-    tile = max(share & -share for share in shares)
-    return tile, next(share // tile for share in shares if share & -share == tile)
-
-
-def _depth(extent: int) -> int:
-    """Lanes of a tile of a long row: a power of two that pads it by less than a sixteenth.
-
-    >>> [_depth(extent) for extent in (1024, 1536, 2816, 2050)]
-    [1024, 512, 256, 128]
-    """
-    tile = power_of_two(extent)
-    while tile > 16 and -(-extent // tile) * tile * 16 > extent * 17:
-        tile //= 2
-    return tile
-
-
-def _tiles(work: _Work, free: list[str], card: Card) -> dict[str, int]:
+def _tiles(work: Work, free: list[str], card: Card) -> dict[str, int]:
     """Tiles of grid axes: rows and columns of products, or elements of rows."""
     if not work.products:
         return _row_tiles(work, free)
@@ -398,7 +283,7 @@ def _tiles(work: _Work, free: list[str], card: Card) -> dict[str, int]:
     return _wide_enough(work, tile)
 
 
-def _broad(work: _Work, tile: dict[str, int], card: Card) -> dict[str, int]:
+def _broad(work: Work, tile: dict[str, int], card: Card) -> dict[str, int]:
     """256 columns for a single large product: half as many bytes of its rows are read again."""
     graph = work.graph
     if (
@@ -412,7 +297,7 @@ def _broad(work: _Work, tile: dict[str, int], card: Card) -> dict[str, int]:
     return {**tile, columns: 2 * PRODUCT_ROWS} if tiles >= 4 * card.cores else tile
 
 
-def _wanted(work: _Work, axis: str, free: list[str], card: Card) -> int:
+def _wanted(work: Work, axis: str, free: list[str], card: Card) -> int:
     """Rows of a tile: 64 where they meet at most 64 columns that lie whole in it, else 128.
 
     With few columns, state and result of 64 rows leave a core room for more programs. Cards whose
@@ -429,7 +314,7 @@ def _wanted(work: _Work, axis: str, free: list[str], card: Card) -> int:
     return PRODUCT_ROWS // 2 if few else PRODUCT_ROWS
 
 
-def _lanes(work: _Work, side: Iterable[str], free: Iterable[str], tile: Mapping[str, int]) -> int:
+def _lanes(work: Work, side: Iterable[str], free: Iterable[str], tile: Mapping[str, int]) -> int:
     """Rows or columns that one side of a product has in a tile."""
     return math.prod(
         tile.get(axis, 1) if axis in free else power_of_two(work.graph.extent(axis))
@@ -438,7 +323,7 @@ def _lanes(work: _Work, side: Iterable[str], free: Iterable[str], tile: Mapping[
 
 
 def _enough_programs(
-    work: _Work, tile: dict[str, int], free: Iterable[str], card: Card
+    work: Work, tile: dict[str, int], free: Iterable[str], card: Card
 ) -> dict[str, int]:
     """Halve the tiles of a product until every core has a program, down to 32 rows and columns."""
     tile = dict(tile)
@@ -453,7 +338,7 @@ def _enough_programs(
         tile[axis] //= 2
 
 
-def _wide_enough(work: _Work, tile: dict[str, int]) -> dict[str, int]:
+def _wide_enough(work: Work, tile: dict[str, int]) -> dict[str, int]:
     """Sides of a product have at least 16 lanes."""
     for node in work.products:
         for side in (product_sides(work.graph, node) or ())[1:3]:
@@ -463,7 +348,7 @@ def _wide_enough(work: _Work, tile: dict[str, int]) -> dict[str, int]:
     return tile
 
 
-def _row_tiles(work: _Work, free: list[str]) -> dict[str, int]:
+def _row_tiles(work: Work, free: list[str]) -> dict[str, int]:
     graph = work.graph
     inside = {axis for node in work.nodes for axis in node.axes} - set(free)
     lanes = math.prod(min(power_of_two(graph.extent(axis)), WHOLE_ROW) for axis in inside)
@@ -477,7 +362,7 @@ def _row_tiles(work: _Work, free: list[str]) -> dict[str, int]:
     return tile
 
 
-def _long_sums(work: _Work, free: list[str], recurrent: list[str]) -> dict[str, int]:
+def _long_sums(work: Work, free: list[str], recurrent: list[str]) -> dict[str, int]:
     """Axes that are summed over step by step, and the points of a step."""
     graph = work.graph
     deep = {axis for node in work.products for axis in (product_sides(graph, node) or ((),) * 4)[3]}
@@ -495,18 +380,18 @@ def _long_sums(work: _Work, free: list[str], recurrent: list[str]) -> dict[str, 
     return loop
 
 
-def _fed_by_product(work: _Work, axis: str) -> bool:
+def _fed_by_product(work: Work, axis: str) -> bool:
     products = {node.name for node in work.products}
     return any(node.name in products and axis in node.axes for node in work.nodes)
 
 
-def _hoists(work: _Work, axis: str) -> bool:
+def _hoists(work: Work, axis: str) -> bool:
     """Whether some product of computed values does not change along `axis`."""
     moving = [node for node in work.products if axis in node.axes]
     return bool(moving) and any(axis not in node.axes for node in work.products)
 
 
-def _chunk(work: _Work, axis: str, tile: Mapping[str, int], grid: Iterable[str], card: Card) -> int:
+def _chunk(work: Work, axis: str, tile: Mapping[str, int], grid: Iterable[str], card: Card) -> int:
     """Tiles of `axis` that one program walks, so that some two programs a core are left."""
     tiles = -(-work.graph.extent(axis) // tile.get(axis, 1))
     others = math.prod(-(-work.graph.extent(a) // tile.get(a, 1)) for a in grid if a != axis)
@@ -514,7 +399,7 @@ def _chunk(work: _Work, axis: str, tile: Mapping[str, int], grid: Iterable[str],
     return max(1, tiles // wanted)
 
 
-def _stages(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int], card: Card) -> int:
+def _stages(work: Work, tile: Mapping[str, int], loop: Mapping[str, int], card: Card) -> int:
     """Steps whose loads fit shared memory beside the tiles that stay, in 16-bit types."""
     graph, free = work.graph, _free_axes(work)
     each = held = 0
@@ -530,7 +415,7 @@ def _stages(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int], card:
     return max(1, (card.shared_bytes - held) // each) if each else 3
 
 
-def _loaded(work: _Work) -> list[Node]:
+def _loaded(work: Work) -> list[Node]:
     """Nodes whose tiles come from memory: inputs, reads of inputs, tables."""
     graph = work.graph
     inputs = {node.name for node in graph.inputs}
@@ -548,7 +433,7 @@ def _in_tile(graph: Graph, axis: str, loop: Mapping[str, int]) -> int:
     return loop.get(axis, power_of_two(graph.extent(axis)))
 
 
-def _resources(work: _Work, tile: Mapping[str, int], loop: Mapping[str, int], card: Card) -> dict:
+def _resources(work: Work, tile: Mapping[str, int], loop: Mapping[str, int], card: Card) -> dict:
     if not work.products:
         graph = work.graph
         axes = {axis for node in work.nodes for axis in node.axes}

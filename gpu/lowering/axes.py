@@ -47,7 +47,7 @@ def product_axes(graph: Graph, nodes: Iterable[Node], single: Set[str] = frozens
     for node in nodes:
         sides = product_sides(graph, node)
         if sides is not None and all(set(side) - single for side in sides[1:]):
-            found |= {axis for side in sides for axis in side}
+            found |= {axis for side in sides[1:] for axis in side}
     return found
 
 

@@ -15,12 +15,13 @@ from dataclasses import replace
 from dataflow.errors import did_you_mean
 from dataflow.index import affine
 from dataflow.nodes import Graph, live
-from gpu.lowering.axes import plan_axes, product_sides
+from gpu.lowering.axes import plan_axes, power_of_two, product_sides
 from gpu.lowering.bounds import bounded
 from gpu.lowering.draft import Scope, Store_
 from gpu.lowering.joint import Places, joint, placed
 from gpu.lowering.names import identifier
 from gpu.lowering.orders import ordered
+from gpu.lowering.parts import may_part, parted
 from gpu.lowering.scopes import Nest, cone
 from gpu.lowering.stacks import stacked
 from gpu.lowering.tiles import Kernel as TileKernel
@@ -212,6 +213,7 @@ def _kernel(
     places: Places,
     where: str,
 ) -> Kernel:
+    graph = _in_parts(graph, plan, where)
     nodes = cone(graph, [store.node for store in stores], memory)
     worked = [node for node in nodes if node.name not in memory]
     axes = plan_axes(graph, worked or nodes, plan, where, schedule.precision)
@@ -244,6 +246,26 @@ def _kernel(
         exchanged,
         plan.descriptors,
     )
+
+
+def _in_parts(graph: Graph, plan: KernelSchedule, where: str) -> Graph:
+    """`graph` with the axes cut that the kernel sums in parts."""
+    faults = []
+    for axis, count in plan.parts.items():
+        place = f"{where}.parts.{axis}"
+        if axis not in graph.axes:
+            hint = did_you_mean(axis, graph.axes)
+            faults.append(f"{place}: axis must be one of the graph, got {axis!r}; {hint}")
+        elif graph.extent(axis) % count or count != power_of_two(count):
+            faults.append(
+                f"{place}: parts must be a power of two that divides the axis's "
+                f"{graph.extent(axis)} points, got {count}"
+            )
+        elif not may_part(graph, axis):
+            faults.append(f"{place}: axis must be one that only sums of products read, got another")
+    if faults:
+        raise GpuScheduleError(faults)
+    return parted(graph, plan.parts)
 
 
 def _check_sizes(body: tuple[Statement, ...], axes: Mapping[str, AxisPlan], where: str) -> None:

@@ -50,6 +50,10 @@ COMPUTED_RIGHT = 2.0
 FEW_ROWS = 1.0
 """Cost of a product with fewer than 64 rows, an element of the result (no warp-group product)."""
 ROWS = 64
+FILLED = 1.0
+"""Cost of a row that a product with fewer than 16 lacks, an element: the left operand's tile in
+registers has 16 rows (mma.sync m16n8k16), the right one's 8 columns."""
+LEAST_ROWS = 16
 
 
 def ordered(
@@ -233,6 +237,8 @@ class _Search:
             cost += COMPUTED_RIGHT * self.size(right)
         if self.points(rows) < ROWS:
             cost += FEW_ROWS * self.size(dot.out)
+        missing = max(0, LEAST_ROWS - self.points(rows))
+        cost += FILLED * missing * self.points((*batch, *k))
         return Sides(left, right, batch, rows, columns, k, cost)
 
     def _add(self, statement: Statement) -> None:

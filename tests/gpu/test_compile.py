@@ -38,6 +38,11 @@ ROWS = [
 CELLS = [
     ("lstm", "batch=1 t=25 h=1024", "fp16"),
     ("gru", "batch=1 t=1500 h=1024", "fp16"),
+    ("gru", "batch=16 t=375 h=2048", "fp16"),
+    ("gru", "batch=64 t=25 h=1024", "bf16"),
+    ("lstm", "batch=16 t=150 h=256", "fp16"),
+    ("lstm", "batch=16 t=50 h=1536", "fp16"),
+    ("lstm", "batch=16 t=25 h=2048", "fp16"),
 ]
 
 
