@@ -66,8 +66,7 @@ class Layout(Words):
             },
         )
         self.add_channels()
-        for place, plan in enumerate(graph.units):
-            self.add_unit(plan, self.units[place], self.queues.get(place))
+        self.add_units()
         self.set(0, {tiles.HEADS: self.add([kernel.NEVER] * count)})
         if count:
             self.set(0, chip_words(program))
@@ -126,31 +125,37 @@ class Layout(Words):
 
     def add_channels(self) -> None:
         """Fill the rows of channels, the queues to generators last."""
-        units = self.graph.units
-        for plan, c in zip(self.graph.channels, self.channels, strict=False):
-            # room beyond all that can be pushed is never used
-            capacity = min(plan.capacity, plan.initial + units[plan.writer].firings)
-            self.add_rings(c, capacity)
-            fields = {
-                kernel.WRITTEN: plan.initial,
-                kernel.INITIAL: plan.initial,
-                kernel.WRITE_AT: plan.initial % capacity,
-                kernel.LATENCY: plan.latency_cycles,
-                kernel.CREDIT: plan.credit_cycles,
-                kernel.TOKEN_CHARGE: plan.token_charge,
-                kernel.ROOM_CHARGE: BLOCKED,
-                kernel.READER: self.units[plan.reader],
-                kernel.WRITER: self.units[plan.writer],
-                kernel.PEAK: max(1, plan.initial),
-                kernel.LAST_ARRIVAL: 0 if plan.initial else -1,
-            }
-            self.set(c, fields)
+        units, plans = self.graph.units, self.graph.channels
+        rows, places = self.channels[: len(plans)], self.units
+        initial = [plan.initial for plan in plans]
+        # room beyond all that can be pushed is never used
+        capacities = [
+            min(plan.capacity, plan.initial + units[plan.writer].firings) for plan in plans
+        ]
+        columns = {
+            kernel.WRITTEN: initial,
+            kernel.INITIAL: initial,
+            kernel.WRITE_AT: [
+                tokens % capacity for tokens, capacity in zip(initial, capacities, strict=True)
+            ],
+            kernel.LATENCY: [plan.latency_cycles for plan in plans],
+            kernel.CREDIT: [plan.credit_cycles for plan in plans],
+            kernel.TOKEN_CHARGE: [plan.token_charge for plan in plans],
+            kernel.ROOM_CHARGE: [BLOCKED] * len(plans),
+            kernel.READER: [places[plan.reader] for plan in plans],
+            kernel.WRITER: [places[plan.writer] for plan in plans],
+            kernel.PEAK: [max(1, tokens) for tokens in initial],
+            kernel.LAST_ARRIVAL: [0 if tokens else -1 for tokens in initial],
+        }
+        self.fill(rows, columns)
+        self.add_rings(rows, capacities)
+        self.add_rings(self.channels[len(plans) :], [held_beats(u) for _, u, _ in self.generated])
         for g, (place, unit, _) in zip(self.generators, self.generated, strict=True):
-            beats = held_beats(unit)
             ends = [g, self.units[place]]
             writer, reader = reversed(ends) if unit.kind == "store" else ends
             fields = {
-                kernel.READ: -beats if unit.kind == "store" else 0,  # no beat is allowed yet
+                # no beat of a store is allowed yet
+                kernel.READ: -held_beats(unit) if unit.kind == "store" else 0,
                 kernel.CREDIT: 1,
                 kernel.TOKEN_CHARGE: OFF_CHIP,
                 kernel.ROOM_CHARGE: OFF_CHIP,
@@ -158,58 +163,79 @@ class Layout(Words):
                 kernel.WRITER: writer,
                 kernel.IS_QUEUE: 1,
             }
-            self.add_rings(self.queues[place], beats)
             self.set(self.queues[place], fields)
 
-    def add_rings(self, c: int, capacity: int) -> None:
-        """Give a channel its room."""
-        self.words[c + kernel.CAPACITY] = capacity
-        self.reserve(c + kernel.ARRIVALS, capacity)
-        self.share(c + kernel.SENT, c + kernel.ARRIVALS)
-        self.reserve(c + kernel.CREDITS, capacity)
+    def add_rings(self, rows: range, capacities: list[int]) -> None:
+        """Give channels their room."""
+        self.fill(rows, {kernel.CAPACITY: capacities})
+        self.reserve_each(rows, kernel.ARRIVALS, capacities)
+        for c in rows:
+            self.share(c + kernel.SENT, c + kernel.ARRIVALS)
+        self.reserve_each(rows, kernel.CREDITS, capacities)
 
-    def add_unit(self, plan: UnitPlan, u: int, queue: int | None) -> None:
-        """Fill a unit's row; add its loops and ports, one of them to its generator's queue."""
-        depth = len(plan.trips)
-        ports = (*plan.inputs, *plan.outputs)
-        named = {loop for port in ports for loop in port.last}
-        named |= {entry[0] for port in ports for entry in port.select}
+    def add_units(self) -> None:
+        """Fill the rows of units; add their loops and ports, one of a load or store to the queue
+        of its generator."""
+        plans = self.graph.units
+        rows = [self.unit(plan, self.queues.get(place)) for place, plan in enumerate(plans)]
+        fields = (
+            kernel.INNER,
+            kernel.OUTER,
+            kernel.DEPTH,
+            kernel.LOOPS,
+            kernel.IS_PLAIN,
+            kernel.AROUND,
+            kernel.PORTS,
+            kernel.OUTPUTS,
+            kernel.PORTS_END,
+        )
+        self.fill(self.units, dict(zip(fields, zip(*rows, strict=True), strict=bool(rows))))
+        columns = {
+            kernel.IS_UNIT: [1] * len(plans),
+            kernel.LAST_FIRED: [-1] * len(plans),
+            kernel.II: [plan.ii_cycles for plan in plans],
+            kernel.WRAP: [-1] * len(plans),
+        }
+        self.fill(self.units, columns)
+
+    def unit(self, plan: UnitPlan, queue: int | None) -> tuple[int, ...]:
+        """Add a unit's loops and ports; return the fields of its row that say how it turns."""
+        depth, named = len(plan.trips), set()
+        for port in (*plan.inputs, *plan.outputs):
+            if port.last or port.select:
+                named.update(port.last, [entry[0] for entry in port.select])
         # where ports tell the innermost loop's firings apart, each is a run of its own
         outer = depth if depth == 0 or depth - 1 in named else depth - 1
         even = 0 < outer < depth and outer - 1 not in named
         loops = self.add([word for trips in plan.trips for word in (trips, 0)])
-        extra = (
-            [] if queue is None else [self.port(PortPlan((), depth, (), (), False), loops, [queue])]
+        inputs = [word for port in plan.inputs for word in self.port(port, loops)]
+        outputs = [word for port in plan.outputs for word in self.port(port, loops)]
+        if queue is not None:
+            ports = outputs if plan.kind == "store" else inputs
+            ports += self.port(PortPlan((), depth, (), (), False), loops, [queue])
+        first = self.add(inputs)
+        middle = self.add(outputs)
+        return (
+            plan.trips[-1] if outer < depth else 1,
+            outer,
+            depth,
+            loops,
+            int(not named),
+            loops + 2 * (outer - 1) if even else 0,
+            first,
+            middle,
+            len(self.words),
         )
-        stores = plan.kind == "store"
-        inputs = [self.port(port, loops) for port in plan.inputs] + ([] if stores else extra)
-        outputs = [self.port(port, loops) for port in plan.outputs] + (extra if stores else [])
-        first = self.add([word for row in (*inputs, *outputs) for word in row])
-        middle = first + len(inputs) * kernel.PORT_FIELDS
-        fields = {
-            kernel.IS_UNIT: 1,
-            kernel.LAST_FIRED: -1,
-            kernel.II: plan.ii_cycles,
-            kernel.INNER: plan.trips[-1] if outer < depth else 1,
-            kernel.OUTER: outer,
-            kernel.DEPTH: depth,
-            kernel.LOOPS: loops,
-            kernel.IS_PLAIN: int(not named),
-            kernel.WRAP: -1,
-            kernel.AROUND: loops + 2 * (outer - 1) if even else 0,
-            kernel.PORTS: first,
-            kernel.OUTPUTS: middle,
-            kernel.PORTS_END: middle + len(outputs) * kernel.PORT_FIELDS,
-        }
-        self.set(u, fields)
 
     def port(self, port: PortPlan, loops: int, links: list[int] | None = None) -> list[int]:
         """Return a port's row, after adding what it points to."""
-        links = links or [self.channels[channel] for channel in port.channels]
-        link = self.add(links)
-        lasts = self.add([loops + 2 * loop for loop in port.last])
-        selects = self.add([w for at, *rest in port.select for w in (loops + 2 * at, *rest)])
-        end = len(self.words)
+        link = self.add(links or [self.channels[channel] for channel in port.channels])
+        lasts = selects = end = len(self.words)
+        if port.last or port.select:
+            selects += len(port.last)
+            self.add([loops + 2 * loop for loop in port.last])
+            self.add([w for at, *rest in port.select for w in (loops + 2 * at, *rest)])
+            end = len(self.words)
         return [port.level, int(port.late), link, lasts, selects, end, 0, 0]
 
     def add_worklist(self) -> None:

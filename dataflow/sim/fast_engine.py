@@ -11,6 +11,7 @@ import time
 import zlib
 from pathlib import Path
 
+import numpy as np
 from numba import njit
 
 from dataflow.program import Program
@@ -150,12 +151,9 @@ _SOURCES = (
 _run = _compiled(zlib.crc32(b"".join(Path(path).read_bytes() for path in _SOURCES)))
 
 
-def _peak(words: memoryview, c: int) -> int:
+def _peak(words: memoryview, row: list[int]) -> int:
     """The most slots of a channel taken at once, the pushes not popped yet included."""
-    row = words[c : c + fast_kernel.CHANNEL_FIELDS].tolist()
     capacity, read, written, peak = row[CAPACITY], row[READ], row[WRITTEN], row[PEAK]
-    if written == row[INITIAL]:
-        return row[INITIAL]
     for number in range(max(read, row[INITIAL]), written):
         pushed = words[row[SENT] + number % capacity] - row[LATENCY]
         while number >= peak and (
@@ -216,6 +214,10 @@ class Run:
             if self.stop:
                 raise KeyboardInterrupt
 
+    def _rows(self, rows: range) -> np.ndarray:
+        """Rows that follow each other, as such."""
+        return self.s[rows.start : rows.stop].reshape(len(rows), rows.step)
+
     def _units(self, field: int) -> list[int]:
         """A field of every unit."""
         words = self.s.data
@@ -237,35 +239,44 @@ class Run:
     def _result(self, started: float, complete: bool) -> Result:
         s, layout = self.s, self.layout
         words = s.data
-        ends = [-1, *self._units(LAST_FIRED)]
-        ends += [
-            words[c + LAST_ARRIVAL]
-            for c, plan in zip(layout.channels, self.graph.channels, strict=False)
-            if plan.carries
-        ]
+        units = self._rows(layout.units).tolist()
+        channels = self._rows(layout.channels[: len(self.graph.channels)])
+        ends = [-1, *[row[LAST_FIRED] for row in units]]
+        arrivals = zip(channels[:, LAST_ARRIVAL].tolist(), self.graph.channels, strict=True)
+        ends += [arrival for arrival, plan in arrivals if plan.carries]
         ends += [words[g + fast_tiles.LAST_BACK] for g in layout.generators]
-        cycles = int(max(ends)) + 1
-        gaps = [words[u + GAPS : u + GAPS + len(CAUSES)].tolist() for u in layout.units]
-        rows = zip(self.graph.units, gaps, self._units(FIRED), strict=True)
+        cycles = max(ends) + 1
         accounts = {
             plan.name: account.close(
-                plan.name, gaps, fired, plan.ii_cycles, plan.kind in ("write", "read"), cycles
+                plan.name,
+                row[GAPS : GAPS + len(CAUSES)],
+                row[FIRED],
+                plan.ii_cycles,
+                plan.kind in ("write", "read"),
+                cycles,
             )
-            for plan, gaps, fired in rows
+            for plan, row in zip(self.graph.units, units, strict=True)
         }
         return Result(
             cycles=cycles,
             accounts=accounts,
-            channel_peaks={
-                plan.name: _peak(words, c)
-                for c, plan in zip(layout.channels, self.graph.channels, strict=False)
-            },
+            channel_peaks=self._peaks(channels),
             off_chip=self._traffic(),
             firings=int(s[TOTAL]),
             wall_seconds=time.perf_counter() - started,
             complete=complete,
             engine="fast",
         )
+
+    def _peaks(self, rows: np.ndarray) -> dict[str, int]:
+        """The most slots of each channel taken at once."""
+        written, initial = rows[:, WRITTEN], rows[:, INITIAL]
+        pushed = written != initial
+        peaks = np.where(pushed, rows[:, PEAK], initial).tolist()
+        for place in np.flatnonzero(pushed & (written > np.maximum(rows[:, READ], initial))):
+            peaks[place] = _peak(self.s.data, rows[place].tolist())
+        names = [plan.name for plan in self.graph.channels]
+        return dict(zip(names, peaks, strict=True))
 
     def _traffic(self) -> OffChip:
         s = self.s

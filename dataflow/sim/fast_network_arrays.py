@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +25,9 @@ class Words:
     def array(self) -> np.ndarray:
         """Return the array: all words, then room for the rings (which costs nothing until used)."""
         size = len(self.words)
-        for place in self.rooms:
-            self.words[place] += size
-        self.rooms.clear()
         s = np.zeros(size + self.room, np.int64)
-        s[:size] = self.words
+        s[:size] = array("q", self.words)  # three times as fast as from the list
+        s[list(self.rooms)] += size
         return s
 
     def add(self, values: Sequence[int]) -> int:
@@ -36,21 +36,33 @@ class Words:
         self.words += values
         return place
 
-    def rows(self, count: int, fields: int) -> list[int]:
+    def rows(self, count: int, fields: int) -> range:
         """Append rows of zeros; return their places."""
         first = self.add([0] * (count * fields))
-        return list(range(first, len(self.words), fields))
+        return range(first, len(self.words), fields)
 
     def set(self, row: int, fields: dict[int, int]) -> None:
         """Set fields of a row, or words where it is 0."""
         for field, value in fields.items():
             self.words[row + field] = value
 
+    def fill(self, rows: range, columns: Mapping[int, Sequence[int]]) -> None:
+        """Set fields of all of `rows`, one value for each row in turn."""
+        for field, values in columns.items():
+            self.words[rows.start + field : rows.stop + field : rows.step] = values
+
     def reserve(self, place: int, size: int) -> None:
         """Let the word at `place` point to `size` words of room."""
         self.words[place] = self.room
         self.rooms.add(place)
         self.room += size
+
+    def reserve_each(self, rows: range, field: int, sizes: Sequence[int]) -> None:
+        """Let a field of each of `rows` point to room of its own."""
+        ends = list(itertools.accumulate(sizes, initial=self.room))
+        self.fill(rows, {field: ends[:-1]})
+        self.rooms.update([row + field for row in rows])
+        self.room = ends[-1]
 
     def share(self, place: int, other: int) -> None:
         """Let the word at `place` point to the room that the one at `other` points to."""
@@ -63,9 +75,9 @@ class Rows:
     """Where a network lies in the array: its own row, and those of its links, legs and sinks."""
 
     network: int
-    links: list[int]
-    legs: list[int]
-    sinks: list[int]
+    links: range
+    legs: range
+    sinks: range
 
 
 def add_network(
@@ -96,7 +108,7 @@ def add_network(
     return Rows(network, links, legs, sinks)
 
 
-def _add_links(words: Words, plan: NetworkPlan, links: list[int]) -> None:
+def _add_links(words: Words, plan: NetworkPlan, links: range) -> None:
     """Fill the rows of links; add their buffers."""
     buffers = _add_buffers(words, plan)
     for place, link in enumerate(links):
@@ -155,7 +167,7 @@ def _add_sinks(words: Words, plan: NetworkPlan, rows: Rows, sizes: Sequence[int]
             words.share(leg + fast.SET_OUT, row + fast.OUT)
 
 
-def _add_buffers(words: Words, plan: NetworkPlan) -> list[list[int]]:
+def _add_buffers(words: Words, plan: NetworkPlan) -> list[range]:
     """Add the buffers at the end of each link."""
     buffers = []
     for _, end in plan.links:
@@ -168,9 +180,7 @@ def _add_buffers(words: Words, plan: NetworkPlan) -> list[list[int]]:
     return buffers
 
 
-def _add_entries(
-    words: Words, plan: NetworkPlan, links: list[int], legs: list[int]
-) -> tuple[int, int]:
+def _add_entries(words: Words, plan: NetworkPlan, links: range, legs: range) -> tuple[int, int]:
     """Add the places where packets enter; return where their rows begin and end."""
     entering: dict[int, list[int]] = {}
     for leg, row in zip(plan.legs, legs, strict=True):

@@ -80,6 +80,15 @@ class ChannelPlan(NamedTuple):
     carries: bool
 
 
+class Nest(NamedTuple):
+    """A nest made short: the trips left; of each loop before its place (-1: it has one trip), of
+    each boundary between loops before the one now."""
+
+    trips: tuple[int, ...]
+    place: tuple[int, ...]
+    level: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class TimingGraph:
     """Units and channels, both in declaration order, by place."""
@@ -104,22 +113,23 @@ def build(program: Program, keep_points: bool = False) -> TimingGraph:
     if faults:
         raise ProgramError(faults)
     index = {channel.name: place for place, channel in enumerate(program.channels)}
-    units = tuple([_unit_plan(unit, index, keep_points) for unit in program.units])
+    nests: dict[tuple[tuple[int, ...], frozenset[int]], Nest] = {}
+    units = tuple([_unit_plan(unit, index, keep_points, nests) for unit in program.units])
     places = {unit.name: place for place, unit in enumerate(program.units)}
     charges = _token_charges(program)
     channels = []
     for channel, charge in zip(program.channels, charges, strict=True):
         writer = places[channel.writer]
-        plan = ChannelPlan(
-            name=channel.name,
-            writer=writer,
-            reader=places[channel.reader],
-            capacity=channel.capacity,
-            latency_cycles=program.units[writer].latency_cycles + channel.latency_cycles,
-            credit_cycles=channel.credit_cycles,
-            initial=channel.initial,
-            token_charge=charge,
-            carries=channel.kind != "credit",
+        plan = ChannelPlan(  # by position, as this is done for thousands
+            channel.name,
+            writer,
+            places[channel.reader],
+            channel.capacity,
+            program.units[writer].latency_cycles + channel.latency_cycles,
+            channel.credit_cycles,
+            channel.initial,
+            charge,
+            channel.kind != "credit",
         )
         channels.append(plan)
     return TimingGraph(units, tuple(channels))
@@ -145,11 +155,12 @@ def _faults(program: Program) -> list[str]:
             ("reader", unit.inputs, readers, read),
             ("writer", unit.outputs, writers, written),
         ):
+            where = unit.name
             for name in [name for port in ports for name in port.channels]:
-                if ends.get(name) != unit.name:
-                    faults.append(_end_fault(unit.name, role, name, ends))
+                if ends.get(name) != where:
+                    faults.append(_end_fault(where, role, name, ends))
                 if name in seen:
-                    faults.append(f"{unit.name}: channel {name} must have one {role} port, got two")
+                    faults.append(f"{where}: channel {name} must have one {role} port, got two")
                 seen.add(name)
     for channel in program.channels:
         faults += _channel_faults(channel, units, read, written)
@@ -166,7 +177,7 @@ def _unit_faults(unit: Unit) -> list[str]:
     if unit.ii_cycles < 1:
         faults.append(f"{where}: ii_cycles must be at least 1, got {unit.ii_cycles}")
     for port in (*unit.inputs, *unit.outputs):
-        named, ways = list(port.last), 1
+        named, ways = [*port.last], 1
         for loop, _, modulus in port.select:
             named.append(loop)
             ways *= modulus
@@ -240,8 +251,13 @@ def _token_charges(program: Program) -> list[int]:
     ]
 
 
-def _unit_plan(unit: Unit, index: dict[str, int], keep_points: bool) -> UnitPlan:
-    """Return `unit` with its nest made as short as its ports allow."""
+def _unit_plan(
+    unit: Unit,
+    index: dict[str, int],
+    keep_points: bool,
+    nests: dict[tuple[tuple[int, ...], frozenset[int]], Nest],
+) -> UnitPlan:
+    """Return `unit` with its nest made as short as its ports allow; copies share it by `nests`."""
     ports = (*unit.inputs, *unit.outputs)
     apart = {port.level for port in ports}
     for port in ports:
@@ -250,47 +266,53 @@ def _unit_plan(unit: Unit, index: dict[str, int], keep_points: bool) -> UnitPlan
                 apart |= {loop, loop + 1}
     if keep_points:
         apart.add(unit.points)
-    trips: list[int] = []
-    place = []  # old loop -> new loop, or -1 where it has one trip
-    level = [0]  # old boundary -> new boundary
-    split = True
-    for number, loop in enumerate(unit.loops):
-        split = split or number in apart
-        if loop.trips > 1 and (split or not trips):
-            trips.append(loop.trips)
-            split = False
-        elif loop.trips > 1:
-            trips[-1] *= loop.trips
-        place.append(len(trips) - 1 if loop.trips > 1 else -1)
-        level.append(len(trips))
-    plans = tuple([_port_plan(port, place, level, index) for port in ports])
+    key = (tuple([loop.trips for loop in unit.loops]), frozenset(apart))
+    nest = nests.get(key)
+    if nest is None:
+        nest = nests[key] = _short_nest(*key)
+    plans = tuple([_port_plan(port, nest, index) for port in ports])
     count = len(unit.inputs)
-    walk = math.prod([loop.trips for loop in unit.loops[unit.points :]])
     return UnitPlan(
         unit.name,
         unit.kind,
-        tuple(trips),
+        nest.trips,
         plans[:count],
         plans[count:],
         unit.ii_cycles,
-        unit.firings,
-        walk,
+        math.prod(key[0]),
+        math.prod(key[0][unit.points :]),
     )
 
 
-def _port_plan(port: Port, place: list[int], level: list[int], index: dict[str, int]) -> PortPlan:
-    select, weight = [], 1
+def _short_nest(all_trips: tuple[int, ...], apart: frozenset[int]) -> Nest:
+    """Return a nest without loops of one trip, neighbours merged but at the boundaries `apart`."""
+    trips: list[int] = []
+    place: list[int] = []
+    level = [0]
+    split = True
+    for number, turns in enumerate(all_trips):
+        split = split or number in apart
+        if turns > 1 and (split or not trips):
+            trips.append(turns)
+            split = False
+        elif turns > 1:
+            trips[-1] *= turns
+        place.append(len(trips) - 1 if turns > 1 else -1)
+        level.append(len(trips))
+    return Nest(tuple(trips), tuple(place), tuple(level))
+
+
+def _port_plan(port: Port, nest: Nest, index: dict[str, int]) -> PortPlan:
+    channels = tuple([index[name] for name in port.channels])
+    if not port.select and not port.last:
+        return PortPlan(channels, nest.level[port.level], (), (), port.late)
+    place, select, weight = nest.place, [], 1
     for loop, divisor, modulus in reversed(port.select):
         if modulus > 1 and place[loop] >= 0:
             select.append((place[loop], divisor, modulus, weight))
         weight *= modulus
-    return PortPlan(
-        channels=tuple([index[name] for name in port.channels]),
-        level=level[port.level],
-        last=tuple([place[loop] for loop in port.last if place[loop] >= 0]),
-        select=tuple(select),
-        late=port.late,
-    )
+    last = tuple([place[loop] for loop in port.last if place[loop] >= 0])
+    return PortPlan(channels, nest.level[port.level], last, tuple(select), port.late)
 
 
 def runs(unit: UnitPlan) -> Iterator[list[tuple[int, Action]]]:
