@@ -242,6 +242,13 @@ class Generators(Spec):
     latency_cycles: Cycles
     outstanding_requests: Count
     """Requests that each generator may have in flight."""
+    outstanding_writes: Count | None = None
+    """Bursts that a store may have in flight, as many as `outstanding_requests` if not given: a
+    write needs no place for its data to come back to."""
+
+    def in_flight(self, writes: bool) -> int:
+        """Bursts that a load, or a store, may have in flight."""
+        return (writes and self.outstanding_writes) or self.outstanding_requests
 
 
 def _given_or_drams() -> Any:

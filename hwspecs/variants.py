@@ -118,6 +118,7 @@ _GROWTHS: tuple[tuple[str, str, Callable[[int], int]], ...] = (
     ("generators.count", "one more address generator", _one_more),
     ("generators.latency_cycles", "address generators one cycle sooner", _one_less),
     ("generators.outstanding_requests", "twice the requests in flight", _double),
+    ("generators.outstanding_writes", "twice the writes in flight", _double),
     ("off_chip.channels", "one more off-chip channel", _one_more),
     ("off_chip.latency_cycles", "off-chip memory one cycle sooner", _one_less),
 )

@@ -122,7 +122,7 @@ def off_chip_cycles(made: StreamGraph, node: StreamNode, machine: Machine) -> fl
     )
     extents = tuple(made.digits[d].extent for d in node.walk)
     off_chip = machine.off_chip
-    window = machine.generators.outstanding_requests
+    window = machine.generators.in_flight(node.kind == "store")
     bursts, share = _bursts(
         steps,
         extents,

@@ -75,6 +75,8 @@ class Layout(Words):
             else:
                 self.set(0, {tiles.FREE_AT: self.add([0] * (2 * self.words[tiles.CHANNELS]))})
         for number, (place, unit, tensor) in enumerate(self.generated):
+            in_flight = program.machine.generators.in_flight(unit.kind == "store")
+            self.set(self.generators[number], {tiles.IN_FLIGHT: in_flight})
             self.add_generator(number, place, unit, tensor)
         self.set(0, {kernel.ASK_LIMIT: kernel.NEVER})
         shared = network_plan.plan(program)
@@ -261,7 +263,7 @@ class Layout(Words):
         firings = point_firings(unit)
         trips = [loop.trips for loop in unit.loops[: unit.points]]
         loops = self.add([word for trip in trips for word in (trip, 0)])
-        beats, flight = held_beats(unit), words[tiles.OUTSTANDING] + 1
+        beats, flight = held_beats(unit), words[g + tiles.IN_FLIGHT] + 1
         bursts = (beats if unit.kind == "store" else firings) * access.lanes + flight
         forms, factors, constant = self.add_forms(access, tensor)
         axes = self.add_axes(access, factors, loops)
@@ -370,7 +372,6 @@ def chip_words(program: Program) -> dict[int, int]:
     machine = program.machine
     chip, generators = machine.off_chip, machine.generators
     words = {
-        tiles.OUTSTANDING: generators.outstanding_requests,
         tiles.GENERATOR_LATENCY: generators.latency_cycles,
         tiles.LATENCY: chip.latency_cycles,
         tiles.BURST: chip.burst_bytes,

@@ -90,13 +90,13 @@ from dataflow.sim.fast_tiles import (
     GENERATOR_FIELDS,
     GENERATORS,
     GENERATORS_END,
+    IN_FLIGHT,
     ISSUED,
     LAST_BACK,
     NEEDS,
     NEXT,
     NEXT_ISSUE,
     OLDEST,
-    OUTSTANDING,
     PARTS,
     PLACES,
     POINT,
@@ -155,9 +155,9 @@ def copy_rings(s, x):
         copy_ring(s, x, s[q + CREDITS], beats, s[g + COLLECTED], s[q + READ] + beats)
         copy_ring(s, x, s[g + PLACES], bursts, s[g + SERVED], s[g + ASKED])
         for ring in (FREED, REACH, BACK):
-            copy_ring(s, x, s[g + ring], s[OUTSTANDING] + 1, 0, s[OUTSTANDING] + 1)
+            copy_ring(s, x, s[g + ring], s[g + IN_FLIGHT] + 1, 0, s[g + IN_FLIGHT] + 1)
         if s[DRAM]:
-            copy_ring(s, x, s[g + NEXT], s[OUTSTANDING] + 1, 0, s[OUTSTANDING] + 1)
+            copy_ring(s, x, s[g + NEXT], s[g + IN_FLIGHT] + 1, 0, s[g + IN_FLIGHT] + 1)
 
 
 @jit
@@ -209,7 +209,7 @@ def jump_channel(s, x, c, periods, ahead):
 @jit
 def jump_generator(s, x, g, periods, ahead):
     """Move a generator, with its queue, on."""
-    q, window, size = s[g + QUEUE], s[OUTSTANDING] + 1, s[g + BEATS]
+    q, window, size = s[g + QUEUE], s[g + IN_FLIGHT] + 1, s[g + BEATS]
     beats, bursts = periods * (s[g + BEAT] - x[g + BEAT]), periods * (s[g + ASKED] - x[g + ASKED])
     distance = periods * distance_bursts(s, x, g) if s[DRAM] else 0
     first = s[g + COLLECTED]
@@ -242,7 +242,7 @@ def jump_generator(s, x, g, periods, ahead):
 @jit
 def jump_requests(s, x, g, bursts):
     """Move the requests on that wait at a channel, all of their numbers by `bursts`."""
-    window = s[OUTSTANDING] + 1
+    window = s[g + IN_FLIGHT] + 1
     for ring in (BANK_OF, ROW_OF, NEXT):
         turn_ring(s, x, s[g + ring], window, 0, window, bursts, 0)
     for place in range(s[g + NEXT], s[g + NEXT] + window):

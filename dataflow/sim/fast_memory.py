@@ -64,6 +64,7 @@ from dataflow.sim.fast_tiles import (
     GENERATORS,
     GENERATORS_END,
     HEADS,
+    IN_FLIGHT,
     INTERLEAVE,
     ISSUED,
     LAST_BACK,
@@ -72,7 +73,6 @@ from dataflow.sim.fast_tiles import (
     NEXT,
     NEXT_ISSUE,
     OLDEST,
-    OUTSTANDING,
     PARTS,
     PLACES,
     QUEUE,
@@ -103,7 +103,7 @@ def issue(s, g, at):
     at = max(at, s[g + NEXT_ISSUE])
     s[g + NEXT_ISSUE] = at + 1
     reach = at + s[GENERATOR_LATENCY]
-    s[s[g + REACH] + number % (s[OUTSTANDING] + 1)] = reach
+    s[s[g + REACH] + number % (s[g + IN_FLIGHT] + 1)] = reach
     s[g + ISSUED] = number + 1
     if s[DRAM]:
         ask(s, g, number)
@@ -127,7 +127,7 @@ def locate(s, g, number):
     d = s[FREE_AT] + block % s[CHANNELS] * ROW_FIELDS
     bank = local // s[GROUP_STEP] % s[GROUPS] * s[GROUP_BANKS]
     bank += local // s[BANK_STEP] % s[GROUP_BANKS]
-    slot = number % (s[OUTSTANDING] + 1)
+    slot = number % (s[g + IN_FLIGHT] + 1)
     s[s[g + BANK_OF] + slot] = s[d + BANKS_AT] + bank * BANK_FIELDS
     s[s[g + ROW_OF] + slot] = local // s[ROW_STEP]
     return d
@@ -136,7 +136,7 @@ def locate(s, g, number):
 @jit
 def ask(s, g, number):
     """Put a request into the queue of its channel."""
-    window = s[OUTSTANDING] + 1
+    window = s[g + IN_FLIGHT] + 1
     slot = number % window
     d = locate(s, g, number)
     s[s[g + BACK] + slot] = -1  # not back yet
@@ -153,10 +153,10 @@ def ask(s, g, number):
 @jit
 def next_turn(s, d):
     """The time of a channel's next turn."""
-    reach, window, queue = NEVER, s[OUTSTANDING] + 1, s[d + QUEUES]
+    reach, queue = NEVER, s[d + QUEUES]
     for g in range(s[GENERATORS], s[GENERATORS_END], GENERATOR_FIELDS):
         if s[queue] >= 0:
-            reach = min(reach, s[s[g + REACH] + s[queue] % window])
+            reach = min(reach, s[s[g + REACH] + s[queue] % (s[g + IN_FLIGHT] + 1)])
         queue += 2
     return max(s[d + TURN], reach * s[PARTS])
 
@@ -164,12 +164,12 @@ def next_turn(s, d):
 @jit
 def take_turn(s, d, at):
     """Grant the request that could read or write first."""
-    window, queue = s[OUTSTANDING] + 1, s[d + QUEUES]
+    queue = s[d + QUEUES]
     found, column, reached = 0, NEVER, NEVER
     refresh_until(s, d, at)
     for g in range(s[GENERATORS], s[GENERATORS_END], GENERATOR_FIELDS):
         if s[queue] >= 0:
-            slot = s[queue] % window
+            slot = s[queue] % (s[g + IN_FLIGHT] + 1)
             reach = s[s[g + REACH] + slot]
             if reach * s[PARTS] <= at:
                 bank, row = s[s[g + BANK_OF] + slot], s[s[g + ROW_OF] + slot]
@@ -181,7 +181,7 @@ def take_turn(s, d, at):
         refresh(s, d)  # what comes first may then be another
         return
     queue = queue_of(s, d, found)
-    slot = s[queue] % window
+    slot = s[queue] % (s[found + IN_FLIGHT] + 1)
     bank, row = s[s[found + BANK_OF] + slot], s[s[found + ROW_OF] + slot]
     end = grant(s, d, at, column, bank, row, s[found + STORES])
     s[bank + SERVED_FOR] = found
@@ -195,7 +195,7 @@ def take_turn(s, d, at):
 @jit
 def take_back(s, g):
     """Count the bursts that are back, in order."""
-    back, window = s[g + BACK], s[OUTSTANDING] + 1
+    back, window = s[g + BACK], s[g + IN_FLIGHT] + 1
     while s[g + SERVED] < s[g + ISSUED]:
         slot = s[g + SERVED] % window
         if s[back + slot] < 0:
@@ -232,7 +232,7 @@ def serve_turns(s, horizon):
 @jit
 def hand_over(s, g):
     """Let a load see the beats whose bursts are all back."""
-    q, window = s[g + QUEUE], s[OUTSTANDING] + 1
+    q, window = s[g + QUEUE], s[g + IN_FLIGHT] + 1
     while s[q + WRITTEN] < s[g + BEAT]:
         at = s[q + WRITE_AT]
         need = s[s[g + NEEDS] + at]
@@ -246,10 +246,10 @@ def hand_over(s, g):
 @jit
 def allow(s, g):
     """Let a store see the beats up to the first whose bursts would exceed those in flight."""
-    q, window = s[g + QUEUE], s[OUTSTANDING] + 1
+    q, window = s[g + QUEUE], s[g + IN_FLIGHT] + 1
     while s[q + READ] + s[q + CAPACITY] < s[g + BEAT]:
         at = (s[q + READ] + s[q + CAPACITY]) % s[g + BEATS]
-        before = s[s[g + ENDS] + at] - s[OUTSTANDING]
+        before = s[s[g + ENDS] + at] - s[g + IN_FLIGHT]
         if before > s[g + SERVED]:
             return
         back = s[s[g + BACK] + (before - 1) % window] if before > 0 else 0
@@ -260,7 +260,7 @@ def allow(s, g):
 @jit
 def run_load(s, g):
     """Request bursts ahead of beats, each when one in flight was used up."""
-    q, freed, window = s[g + QUEUE], s[g + FREED], s[OUTSTANDING] + 1
+    q, freed, window = s[g + QUEUE], s[g + FREED], s[g + IN_FLIGHT] + 1
     while s[g + COLLECTED] < s[q + READ]:
         at = s[g + COLLECTED] % s[g + BEATS]
         end = s[s[g + ENDS] + at]
@@ -269,9 +269,9 @@ def run_load(s, g):
         s[g + USED] = end
         s[g + COLLECTED] += 1
     while True:
-        limit = min(s[g + ASKED], s[g + USED] + s[OUTSTANDING])
+        limit = min(s[g + ASKED], s[g + USED] + s[g + IN_FLIGHT])
         while s[g + ISSUED] < limit:
-            before = s[g + ISSUED] - s[OUTSTANDING]
+            before = s[g + ISSUED] - s[g + IN_FLIGHT]
             issue(s, g, s[freed + before % window] if before >= 0 else 0)
         waits = s[g + ISSUED] < s[g + ASKED]
         if waits or s[g + BEAT] - s[g + COLLECTED] > AHEAD_BEATS or not next_tile(s, g):
@@ -317,7 +317,7 @@ def wake(s, g):
 @jit
 def serve_one(s, g):
     """Serve the oldest request of a generator."""
-    stores, number, window = s[g + STORES], s[g + SERVED], s[OUTSTANDING] + 1
+    stores, number, window = s[g + STORES], s[g + SERVED], s[g + IN_FLIGHT] + 1
     place = s[s[g + PLACES] + number % s[g + BURSTS]]
     reach = s[s[g + REACH] + number % window]
     cycles, parts = s[place], s[place + 1]

@@ -73,13 +73,13 @@ from dataflow.sim.fast_tiles import (
     GENERATOR_FIELDS,
     GENERATORS,
     GENERATORS_END,
+    IN_FLIGHT,
     INTERLEAVE,
     ISSUED,
     LAST_BACK,
     LOOPS,
     NEEDS,
     NEXT_ISSUE,
-    OUTSTANDING,
     PARTS,
     PLACES,
     POINT,
@@ -139,7 +139,7 @@ def same_counts(s, x, g):
 @jit
 def same_flight(s, x, g, cycles, low):
     """Whether the beats handed over and the bursts in flight are the same, `cycles` later."""
-    q, window, size = s[g + QUEUE], s[OUTSTANDING] + 1, s[g + BEATS]
+    q, window, size = s[g + QUEUE], s[g + IN_FLIGHT] + 1, s[g + BEATS]
     beats, bursts = s[g + BEAT] - x[g + BEAT], s[g + ASKED] - x[g + ASKED]
     tokens, credits = s[q + READ], s[g + COLLECTED]
     if s[g + STORES]:
@@ -162,7 +162,7 @@ def same_flight(s, x, g, cycles, low):
             return False
     if s[g + STORES]:
         return True
-    for k in range(max(bursts, s[g + ISSUED] - s[OUTSTANDING]), s[g + USED]):
+    for k in range(max(bursts, s[g + ISSUED] - s[g + IN_FLIGHT]), s[g + USED]):
         at, before = s[g + FREED] + k % window, s[g + FREED] + (k - bursts) % window
         if not later(s, x, at, before, cycles, low):
             return False

@@ -11,19 +11,17 @@ from dataflow.sim.fast_dram import DRAM, DRAM_WORDS
 from dataflow.sim.fast_kernel import jit
 
 # words at the start of `s`, after the kernel's: the machine's numbers, ...
-OUTSTANDING, GENERATOR_LATENCY, LATENCY, BURST, INTERLEAVE, PARTS = range(
-    DRAM_WORDS, DRAM_WORDS + 6
-)
-READ_CYCLES, READ_PARTS, WRITE_CYCLES, WRITE_PARTS = range(DRAM_WORDS + 6, DRAM_WORDS + 10)
+GENERATOR_LATENCY, LATENCY, BURST, INTERLEAVE, PARTS = range(DRAM_WORDS, DRAM_WORDS + 5)
+READ_CYCLES, READ_PARTS, WRITE_CYCLES, WRITE_PARTS = range(DRAM_WORDS + 5, DRAM_WORDS + 9)
 # ... bursts moved, the generator of a faulty tile, pairs of cycles and parts when a memory channel
 # is free (or the rows of channels, where their DRAM is described), the cycle at which each
 # generator's oldest request not served reaches memory, ...
 READS, WRITES, FAULTY, FREE_AT, CHANNELS, HEADS, GENERATORS, GENERATORS_END = range(
-    DRAM_WORDS + 10, DRAM_WORDS + 18
+    DRAM_WORDS + 9, DRAM_WORDS + 17
 )
 # ... cycles after the first request or turn not decided, up to which all requests are known
-WINDOW = DRAM_WORDS + 18
-ALL_WORDS = DRAM_WORDS + 19
+WINDOW = DRAM_WORDS + 17
+ALL_WORDS = DRAM_WORDS + 18
 
 # a generator, after what it shares with a unit: what stays the same, ...
 UNIT, QUEUE, STORES, LOOPS, POINTS, FIRINGS, AXES, AXES_END, FORMS, FORMS_END = range(2, 12)
@@ -40,7 +38,9 @@ POINT, BEAT, COLLECTED, ASKED, ISSUED, SERVED, USED, NEXT_ISSUE, LAST_BACK, USEF
 TILE_BEAT, TILE_ASKED, AT_BURST, TILE_END, WIDEST = range(35, 40)
 # ... with DRAM also by burst in flight its bank, its row, the next one in its channel
 BANK_OF, ROW_OF, NEXT = range(40, 43)
-GENERATOR_FIELDS = 43
+# places of the rings by burst in flight, less one: as many may be
+IN_FLIGHT = 43
+GENERATOR_FIELDS = 44
 # an axis: MOVED_BY is the innermost loop that moves it, -1 for none; of the tile in hand the
 # coordinates, how many, their step (0 where uneven), the one of the row in hand
 EXTENT, DIGITS, DIGITS_END, FACTOR, MOVED_BY, COORDS, SCRATCH, LENGTH, STEP, AT = range(10)
@@ -264,6 +264,6 @@ def next_tile(s, g):
         next_row(s, first, last)
     close_beats(s, g, s[g + FIRINGS], True)
     s[g + BEAT] += s[g + FIRINGS]
-    if s[g + WIDEST] > s[OUTSTANDING]:
+    if s[g + WIDEST] > s[g + IN_FLIGHT]:
         s[FAULTY] = g
     return s[FAULTY] == 0

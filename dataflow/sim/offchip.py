@@ -116,7 +116,7 @@ def check_tile(unit: Unit, tensor: Tensor, machine: Machine, counters: Sequence[
     firings = math.prod(loop.trips for loop in unit.loops[unit.points :])
     burst = machine.off_chip.burst_bytes
     tile = requests(unit.work, tensor, coords, burst, firings, unit.name)
-    check_in_flight(unit, tensor, tile, machine.generators.outstanding_requests)
+    check_in_flight(unit, tensor, tile, machine.generators.in_flight(unit.kind == "store"))
 
 
 class MemoryQueue(Channel):
@@ -155,7 +155,7 @@ class AddressGenerator:
         self.access = unit.work
         self.memory, self.walker = memory, walker
         self.latency_cycles = machine.generators.latency_cycles
-        self.outstanding = machine.generators.outstanding_requests
+        self.outstanding = machine.generators.in_flight(self.writes)
         self.queue = MemoryQueue(f"{unit.name}.memory")
         self.next_issue = 0
         self.last_back = -1

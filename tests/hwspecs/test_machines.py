@@ -85,6 +85,8 @@ def test_tungsten_has_the_constants_found_from_its_counts():
     assert (machine.off_chip.latency_cycles, machine.off_chip.interleave_bytes) == (31, 64)
     assert (machine.off_chip.channels, machine.off_chip.read_bytes_per_s) == (4, 12.8e9)
     assert machine.generators.outstanding_requests == 64
+    # a store of rows to two of four channels is to reach 58 GB/s
+    assert machine.generators.outstanding_writes >= 256
 
 
 def test_scratchpads_add_up_to_the_published_totals():

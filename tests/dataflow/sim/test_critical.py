@@ -183,7 +183,7 @@ def test_chain_of_few_outstanding_requests_goes_back_to_the_beats_that_freed_the
 
 
 def test_chain_of_a_store_ends_with_its_acknowledgement(wire, machine):
-    fields = machine.generators.model_copy(update={"outstanding_requests": 1})
+    fields = machine.generators.model_copy(update={"outstanding_writes": 1})
     machine = machine.model_copy(update={"generators": fields})
     port = wire.port("a", 1)
     units = [

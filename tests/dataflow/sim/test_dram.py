@@ -41,7 +41,7 @@ def machine_with(name="DDR3-1600", channels=1, latency_cycles=1, outstanding=64,
         interleave_bytes=dram.burst_bytes,
         capacity_bytes=1 << 50,
     )
-    fields = {"outstanding_requests": outstanding}
+    fields = {"outstanding_requests": outstanding, "outstanding_writes": None}
     generators = machine.generators.model_copy(update=fields)
     return machine.model_copy(update={"off_chip": chip, "generators": generators})
 

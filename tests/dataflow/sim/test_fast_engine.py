@@ -98,7 +98,11 @@ def accesses(draw, wire, name, kind):
 @st.composite
 def moving(draw, wire):
     """A load, a unit, a store, each of its own tensor and order; often too wide or too long."""
-    fields = {"outstanding_requests": draw(st.integers(1, 40)), "latency_cycles": 3}
+    fields = {
+        "outstanding_requests": draw(st.integers(1, 40)),
+        "outstanding_writes": draw(st.none() | st.integers(1, 40)),
+        "latency_cycles": 3,
+    }
     machine = hwspecs.load("tungsten_20x20")
     generators = machine.generators.model_copy(update=fields)
     rates = {

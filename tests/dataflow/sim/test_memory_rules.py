@@ -100,7 +100,7 @@ class Stepped:
     def memory_lets(self, unit, n):
         _, needs, ends = self.beats[unit.name]
         back = self.back[unit.name]
-        known = needs[n] if unit.kind == "load" else ends[n] - self.generators.outstanding_requests
+        known = needs[n] if unit.kind == "load" else ends[n] - self.generators.outstanding_writes
         return known <= 0 or (len(back) >= known and max(back[:known]) <= self.cycle)
 
     def issue(self, unit):
@@ -140,6 +140,7 @@ def programs(draw, wire, machine):
         update={
             "latency_cycles": draw(st.integers(1, 10)),
             "outstanding_requests": draw(st.integers(4, 20)),
+            "outstanding_writes": draw(st.integers(4, 20)),
         }
     )
     machine = machine.model_copy(update={"off_chip": chip, "generators": generators})

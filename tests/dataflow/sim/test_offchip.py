@@ -1,8 +1,8 @@
 """Cycles of loads and stores, worked by hand.
 
 The 20 x 20 machine: generator 8, off-chip latency 31, 4 channels of 12.8 B a cycle for reads and
-16 for writes, bursts and interleave of 64 B, 64 outstanding. One burst is one beat of 16 lanes and
-takes 5 cycles of a channel to read, 4 to write. Loads have latency 1, channels 3.
+16 for writes, bursts and interleave of 64 B, 64 reads outstanding. One burst is one beat of 16
+lanes and takes 5 cycles of a channel to read, 4 to write. Loads have latency 1, channels 3.
 """
 
 import numpy as np
@@ -99,20 +99,50 @@ def test_store_ends_with_its_last_acknowledgement(wire, machine, simulate):
 
 
 def test_store_is_held_by_its_unacknowledged_bursts(wire, machine, simulate):
-    fields = machine.generators.model_copy(update={"outstanding_requests": 1})
-    machine = machine.model_copy(update={"generators": fields})
-    program = wire.program(
-        [
-            wire.unit("make", [3], [], [wire.port("a", 1)]),
-            wire.load("store", 48, "y", "a", tile=48, kind="store"),
-        ],
-        machine,
-        tensors=[wire.tensor("y", 48, kind="output")],
-    )
-    result = simulate(program)
+    result = simulate(three_beats_stored(wire, machine, outstanding_writes=1))
     # each beat waits 43 cycles for the acknowledgement of the one before
     assert result.cycles == 9 + 3 * 43 + 1
     assert result.accounts["store"].off_chip == 2 * 42
+
+
+def three_beats_stored(wire, machine, **fields):
+    generators = machine.generators.model_copy(update=fields)
+    machine = machine.model_copy(update={"generators": generators})
+    units = [
+        wire.unit("make", [3], [], [wire.port("a", 1)]),
+        wire.load("store", 48, "y", "a", tile=48, kind="store"),
+    ]
+    return wire.program(units, machine, tensors=[wire.tensor("y", 48, kind="output")])
+
+
+def test_store_without_a_number_of_its_own_has_that_of_requests(wire, machine, simulate):
+    fields = {"outstanding_requests": 2, "outstanding_writes": None}
+    # beats fire at 9 and 10; the third at 52, with the first one's acknowledgement, is itself
+    # acknowledged 43 later
+    assert simulate(three_beats_stored(wire, machine, **fields)).cycles == 52 + 43 + 1
+
+
+def test_store_is_not_held_by_the_number_of_requests_where_writes_have_their_own(
+    wire, machine, simulate
+):
+    fields = {"outstanding_requests": 1, "outstanding_writes": 3}
+    # beats fire at 9, 10 and 11, to three memory channels
+    assert simulate(three_beats_stored(wire, machine, **fields)).cycles == 11 + 43 + 1
+
+
+def test_writes_to_two_of_four_channels_wait_for_these_alone(wire, machine, simulate):
+    """Tiles whose rows lie on channels 0 and 1, then 2 and 3: the second starts meanwhile."""
+    axes = (wire.walk("t", 2), wire.walk("i", 100), wire.walk("j", 32))
+    index = (64 * affine("i") + 32 * affine("t") + affine("j"),)
+    access = Access("y", "y", axes, index, ("t", "i", "j"), 16)
+    units = [
+        wire.unit("make", [400], [], [wire.port("a", 1)]),
+        wire.unit("store", [400], [wire.port("a", 1)], [], kind="store", points=0, work=access),
+    ]
+    program = wire.program(units, machine, tensors=[wire.tensor("y", 6400, kind="output")])
+    # burst 201 of 400, channel 3's first, leaves at 9 + 201, is at memory at 218 and moved by 222;
+    # the 99 more of its channel follow by 4 cycles each
+    assert simulate(program).cycles == 222 + 99 * 4 + 31 + 1
 
 
 def test_beats_past_a_tile_s_end_spend_their_cycle_and_move_nothing(wire, machine, simulate):
