@@ -1,6 +1,6 @@
 """`tileloom gpu check | bench | compile | source | tune`: the GPU path on the command line.
 
-The functions here are commands; `dataflow/cli.py` registers them and turns what bad input raises
+The functions here are commands; `dataflow/cli/` registers them and turns what bad input raises
 into messages. Everything heavy is imported when a command runs.
 """
 
@@ -36,7 +36,7 @@ WRONG_VALUES = 1
 
 @dataclass(frozen=True)
 class Simulator:
-    """What `dataflow/cli.py` lends the commands, as `gpu` knows no simulator.
+    """What `dataflow/cli/` lends the commands, as `gpu` knows no simulator.
 
     values: outputs by name, cycles and seconds of a request on a machine, for the same inputs.
     predict: seconds of a machine (named first) for a request.

@@ -45,7 +45,7 @@ def _may_know(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The folders that a module may import, and exceptions inside them that it may not."""
     if _inside(name, "hwspecs"):
         return ("hwspecs",), ()
-    if name == FACE:
+    if _inside(name, FACE):
         return PACKAGES, ()
     if _inside(name, "dataflow.sim"):
         return ("dataflow", "hwspecs"), (FACE,)

@@ -267,10 +267,10 @@ def test_simulate_interrupted_while_checking_still_reports(tileloom, monkeypatch
 
 
 def test_validate_interrupted_prints_the_cases_that_finished(tileloom, monkeypatch) -> None:
-    from dataflow import cli
+    from dataflow.cli import validate
 
     cycles = iter([1000])
-    monkeypatch.setattr(cli, "_case_cycles", lambda *_: next(cycles, None) or _interrupt())
+    monkeypatch.setattr(validate, "_case_cycles", lambda *_: next(cycles, None) or _interrupt())
     outcome = tileloom("validate", "--json")
     assert outcome.code == 130
     assert [row["cycles"] for row in outcome.json["cases"]] == [1000]
@@ -278,9 +278,9 @@ def test_validate_interrupted_prints_the_cases_that_finished(tileloom, monkeypat
 
 
 def test_validate_interrupted_before_any_case_exits_130(tileloom, monkeypatch) -> None:
-    from dataflow import cli
+    from dataflow.cli import validate
 
-    monkeypatch.setattr(cli, "_case_cycles", _interrupt)
+    monkeypatch.setattr(validate, "_case_cycles", _interrupt)
     outcome = tileloom("validate")
     assert (outcome.code, outcome.out) == (130, "")
 
