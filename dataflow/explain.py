@@ -8,7 +8,8 @@ DEFINITIONS: dict[str, str] = {
     "time": "Cycles divided by the machine's clock.",
     "bound": "Cycles that no mapping of this kernel on this machine can go below, whatever the"
     " schedule: the busiest of its resources at full rate, each proven in mapping/bounds.py.",
-    "bound by": "The resource whose part of the bound is the largest.",
+    "bound by": "The resource whose part of the bound is the largest; of a layer's step, the"
+    " busiest resource and its part of the step, or latency round the recurrence and what is left.",
     "distance": "Cycles divided by the bound; 1.00 is as fast as the machine can be.",
     "mapping bound": "Cycles that this mapping cannot go below: the firings of its busiest unit,"
     " its busiest scratchpad, or the off-chip bytes it moves at the peak rate.",
@@ -101,6 +102,26 @@ DEFINITIONS: dict[str, str] = {
     "worst absolute error": "The largest error of a case without its sign.",
     "rank correlation": "Spearman's correlation between our cycles and the published ones: 1 where"
     " both put the cases in the same order.",
+    "reference PCUs": "Published virtual compute units of the case, those that make addresses"
+    " among them.",
+    "PCUs": "Compute units that our mapping takes.",
+    "reference PMUs": "Published virtual memory units of the case.",
+    "PMUs": "Memory units that our mapping takes.",
+    "PCUs apart": "Our compute units less the published ones, the least and the most of all cases.",
+    "PMUs apart": "Our memory units less the published ones, the least and the most of all cases.",
+    "reference ms": "Published milliseconds of the layer's T steps.",
+    "ms": "T times the cycles of a step, over the machine's clock: the layer's T steps in a run"
+    " whose weights are on chip already, as they were in the published ones.",
+    "reference TFLOP/s": "TFLOP/s of the published milliseconds: 16 H^2 operations a step of an"
+    " LSTM, 12 H^2 of a GRU.",
+    "TFLOP/s": "The same operations over our milliseconds.",
+    "ratio": "Our milliseconds over the published ones.",
+    "cycles/step": "Cycles of twice as many steps, less those of the run, over its steps, by the"
+    " schedule that is found for a long sequence.",
+    "run ms": "The run of T steps by its own default schedule, from weights in off-chip"
+    " memory to the last result.",
+    "mean ratio": "Geometric mean of the ratios.",
+    "outside": "Layers whose ratio is outside 0.7 to 1.4; docs/validation.md says why.",
 }
 
 

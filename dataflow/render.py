@@ -14,7 +14,6 @@ from dataflow.check import Check
 from dataflow.explain import definition
 from dataflow.report import MODEL_VERSION, STALLS, Report, UnitRow
 from dataflow.tables import FittedTable
-from dataflow.validate import Comparison, mean_abs_error, rank_correlation, worst_abs_error
 
 BUSIEST = 8
 DEEPEST = 12
@@ -43,13 +42,13 @@ def terms_of(report: Report) -> tuple[str, ...]:
 
 def render(report: Report) -> RenderableType:
     """Return a report as rich tables: figures, busiest units, losses, buffers."""
-    parts: list[RenderableType] = [_head(report), _pairs(_summary(report))]
+    parts: list[RenderableType] = [_head(report), pairs(_summary(report))]
     parts += [_title("busiest units"), _units(_busiest(report.units), report.cycles)]
     parts += [_title("where cycles went, in % of each group's unit-cycles"), _losses(report)]
     if report.buffers:
         parts += [_title("buffers"), _buffers(report)]
-    parts += [_title("off-chip"), _pairs(_traffic(report))]
-    parts += [_title("values"), _pairs(_values(report))]
+    parts += [_title("off-chip"), pairs(_traffic(report))]
+    parts += [_title("values"), pairs(_values(report))]
     return Group(*parts)
 
 
@@ -256,7 +255,8 @@ def _plain_table() -> Table:
     return table
 
 
-def _pairs(rows: Sequence[tuple[str, str]]) -> Table:
+def pairs(rows: Sequence[tuple[str, str]]) -> Table:
+    """Return names with what they are, a pair a line."""
     table = _plain_table()
     for name, text in rows:
         table.add_row(Text(name), Text(text))  # a name may hold brackets: no markup
@@ -285,29 +285,3 @@ def quantity(size_bytes: int) -> str:
         if size_bytes >= size:
             return f"{size_bytes / size:.4g} {unit}"
     return f"{size_bytes} B"
-
-
-VALIDATION_TERMS = (
-    "reference",
-    "cycles",
-    "error",
-    "mean absolute error",
-    "worst absolute error",
-    "rank correlation",
-)
-
-
-def validation(rows: Sequence[Comparison], machine: str, machine_hash: str) -> RenderableType:
-    """Return published cycles beside ours, a case a row, and the errors over all."""
-    names = [term(name) for name in ("reference", "cycles", "error")]
-    table = FittedTable(["case", *names], wraps=("case",))
-    for row in rows:
-        table.add(row.case, f"{row.reference_cycles:,}", f"{row.cycles:,}", f"{row.error:+.1%}")
-    rank = rank_correlation(rows)
-    overall = [
-        (term("mean absolute error"), f"{mean_abs_error(rows):.2%}"),
-        (term("worst absolute error"), f"{worst_abs_error(rows):.2%}"),
-        (term("rank correlation"), "-" if rank is None else f"{rank:.4f}"),
-    ]
-    head = Text(f"{len(rows)} cases on {machine} {machine_hash}, model version {MODEL_VERSION}")
-    return Group(head, table, _pairs(overall))

@@ -1,8 +1,9 @@
 """Published cycle counts beside ours: reads the list of cases and compares.
 
 A list is a CSV file with a header. Columns: `case` (a name), `kernel`, `sizes` (`i=128 j=128`),
-`tile`, `unroll`, `vector` (settings alike, or `-`), `reference_cycles`; further columns are kept
-with the case but not read. docs/validation.md says what the columns mean.
+`tile`, `unroll`, `vector` (settings alike, or `-`), `reference_cycles`, and where they are known
+`reference_pcus` and `reference_pmus`; further columns are not read. docs/validation.md says what
+the columns mean.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -22,6 +23,8 @@ from dataflow.errors import FaultsError, did_you_mean
 from dataflow.kernels import KERNELS
 
 COLUMNS = ("case", "kernel", "sizes", "tile", "unroll", "vector", "reference_cycles")
+UNITS = ("reference_pcus", "reference_pmus")
+"""Columns that may be left out, or be empty: virtual compute and memory units."""
 MAX_BYTES = 2**20
 
 
@@ -44,15 +47,39 @@ class Case:
     vector: Mapping[str, int]
     reference_cycles: int
     where: str
+    reference_pcus: int | None = None
+    reference_pmus: int | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a mapping took of its machine: cycles, compute units (PCU) and memory units (PMU)."""
+
+    cycles: int
+    pcus: int
+    pmus: int
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A case beside its simulated cycles; `error` is cycles / reference - 1."""
+    """A case beside what ours took; `error` is cycles / reference - 1.
+
+    The published units are None where the list does not give them.
+    """
 
     case: str
     reference_cycles: int
     cycles: int
+    pcus: int | None = None
+    pmus: int | None = None
+    reference_pcus: int | None = None
+    reference_pmus: int | None = None
+
+    @classmethod
+    def of(cls, case: Case, ours: Measured) -> Comparison:
+        """Return the case beside what its mapping took."""
+        published = (case.reference_pcus, case.reference_pmus)
+        return cls(case.name, case.reference_cycles, ours.cycles, ours.pcus, ours.pmus, *published)
 
     @property
     def error(self) -> float:
@@ -129,9 +156,31 @@ def _case(row: Mapping[str | None, Any], where: str, faults: list[str]) -> list[
     cycles = cell["reference_cycles"]
     if not _is_count(cycles):
         faults.append(f"{where}: reference_cycles must be a whole number >= 1, got {cycles!r}")
+    pcus, pmus = (_units(row, name, where, faults) for name in UNITS)
     if len(faults) > before:
         return []
-    return [Case(cell["case"], cell["kernel"], **counts, reference_cycles=int(cycles), where=where)]
+    return [
+        Case(
+            cell["case"],
+            cell["kernel"],
+            **counts,
+            reference_cycles=int(cycles),
+            where=where,
+            reference_pcus=pcus,
+            reference_pmus=pmus,
+        )
+    ]
+
+
+def _units(row: Mapping[str | None, Any], name: str, where: str, faults: list[str]) -> int | None:
+    """Return how many units a row gives, None where it gives none."""
+    text = str(row.get(name) or "").strip()
+    if text in ("", "-"):
+        return None
+    if text != "0" and not _is_count(text):
+        faults.append(f"{where}: {name} must be a whole number >= 0, or empty, got {text!r}")
+        return None
+    return int(text)
 
 
 def _counts(text: str, where: str, faults: list[str]) -> dict[str, int]:
@@ -178,6 +227,16 @@ def rank_correlation(rows: Sequence[Comparison]) -> float | None:
     return float(a @ b) / scale if scale else None
 
 
+def units_apart(counts: Iterable[tuple[int | None, int | None]]) -> list[int]:
+    """Return by how much (ours, published) counts of units differ, where both are known.
+
+    >>> units_apart([(5, 4), (3, None), (2, 2)])
+    [1, 0]
+    """
+    known = ((ours, theirs) for ours, theirs in counts if ours is not None and theirs is not None)
+    return [ours - theirs for ours, theirs in known]
+
+
 def _ranks(values: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
     array = np.asarray(values)
     below = (array[:, None] > array[None, :]).sum(axis=1)
@@ -194,6 +253,10 @@ def as_json(rows: Sequence[Comparison]) -> dict[str, Any]:
                 "reference_cycles": row.reference_cycles,
                 "cycles": row.cycles,
                 "error": row.error,
+                "reference_pcus": row.reference_pcus,
+                "pcus": row.pcus,
+                "reference_pmus": row.reference_pmus,
+                "pmus": row.pmus,
             }
             for row in rows
         ],

@@ -67,6 +67,8 @@ def test_set_takes_several_settings(given: str, meant: str) -> None:
         ("simulate nowhere.py:f", "nowhere.py"),
         ("validate nowhere.csv", "nowhere.csv"),
         ("validate --case GEMM_O", "did you mean GEMM"),
+        ("validate deepbnch", "did you mean deepbench?"),
+        ("validate deepbench --case lstm_256", "did you mean lstm_256_150?"),
         ("simulate", "kernel"),
         ("simulate gemm --seed x", "--seed"),
         ("simulte gemm", "simulte"),

@@ -266,25 +266,6 @@ def test_simulate_interrupted_while_checking_still_reports(tileloom, monkeypatch
     assert outcome.json["values"] == {"checked": False, "because": "interrupted"}
 
 
-def test_validate_interrupted_prints_the_cases_that_finished(tileloom, monkeypatch) -> None:
-    from dataflow.cli import validate
-
-    cycles = iter([1000])
-    monkeypatch.setattr(validate, "_case_cycles", lambda *_: next(cycles, None) or _interrupt())
-    outcome = tileloom("validate", "--json")
-    assert outcome.code == 130
-    assert [row["cycles"] for row in outcome.json["cases"]] == [1000]
-    assert "interrupted; the cases that had run" in outcome.err
-
-
-def test_validate_interrupted_before_any_case_exits_130(tileloom, monkeypatch) -> None:
-    from dataflow.cli import validate
-
-    monkeypatch.setattr(validate, "_case_cycles", _interrupt)
-    outcome = tileloom("validate")
-    assert (outcome.code, outcome.out) == (130, "")
-
-
 @pytest.mark.parametrize("excess", ["bound", "program_bound"])
 def test_simulate_below_its_bound_is_said_to_be_a_bug(tileloom, monkeypatch, excess) -> None:
     from dataclasses import replace

@@ -11,7 +11,8 @@ from rich.console import Console, RenderableType
 from dataflow.chain import Chain
 from dataflow.check import Check, OutputCheck
 from dataflow.explain import DEFINITIONS
-from dataflow.render import VALIDATION_TERMS, explain, quantity, render, seconds, terms_of
+from dataflow.render import explain, quantity, render, seconds, terms_of
+from dataflow.render_validation import SERVED_TERMS, VALIDATION_TERMS
 from dataflow.render_why import terms_of as why_terms
 from dataflow.render_why import why
 from dataflow.report import STALLS, BankRow, BufferRow, Report, UnitRow, as_json, links_json
@@ -149,7 +150,7 @@ def test_values_that_rounding_alone_decides_do_not_count_as_checked() -> None:
 
 def test_every_printed_term_is_defined() -> None:
     unchecked = dataclasses.replace(REPORT, check=None, unchecked_because="--no-values")
-    for term in (*terms_of(REPORT), *terms_of(unchecked), *VALIDATION_TERMS):
+    for term in (*terms_of(REPORT), *terms_of(unchecked), *VALIDATION_TERMS, *SERVED_TERMS):
         assert DEFINITIONS[term].endswith(".")
 
 

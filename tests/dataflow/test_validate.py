@@ -10,6 +10,7 @@ from dataflow.validate import (
     Case,
     CaseError,
     Comparison,
+    Measured,
     mean_abs_error,
     published,
     rank_correlation,
@@ -48,6 +49,25 @@ def test_read_cases_reads_counts_and_places(tmp_path: Path) -> None:
 def test_read_cases_keeps_further_columns_out(tmp_path: Path) -> None:
     text = HEADER.strip() + ",reference_pcus\nA,gemm,i=8 j=8 k=8,-,-,-,99,4\n"
     assert read_cases(_file(tmp_path, text))[0].name == "A"
+
+
+def test_read_cases_takes_units_where_they_are_given(tmp_path: Path) -> None:
+    rows = "A,gemm,i=8 j=8 k=8,-,-,-,99,4,0\nB,gemm,i=8 j=8 k=8,-,-,-,99,-,\n"
+    header = HEADER.strip() + ",reference_pcus,reference_pmus\n"
+    first, second = read_cases(_file(tmp_path, header + rows))
+    assert (first.reference_pcus, first.reference_pmus) == (4, 0)
+    assert (second.reference_pcus, second.reference_pmus) == (None, None)
+    (fault,) = _faults(tmp_path, header + rows.replace("4,0", "4,-1"))
+    where = "cases.csv:2: reference_pmus"
+    assert fault == f"{where} must be a whole number >= 0, or empty, got '-1'"
+
+
+def test_comparison_has_the_units_of_both_sides(tmp_path: Path) -> None:
+    header = HEADER.strip() + ",reference_pcus\n"
+    (case,) = read_cases(_file(tmp_path, header + "A,gemm,i=8 j=8 k=8,-,-,-,100,4\n"))
+    row = Comparison.of(case, Measured(cycles=110, pcus=3, pmus=5))
+    assert row.error == pytest.approx(0.1)
+    assert (row.pcus, row.reference_pcus, row.pmus, row.reference_pmus) == (3, 4, 5, None)
 
 
 def test_read_cases_reports_all_faults_with_row_and_column(tmp_path: Path) -> None:
