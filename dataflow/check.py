@@ -32,12 +32,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from dataflow.errors import FaultsError
 from dataflow.nodes import Graph, Node, recurrences
+from dataflow.number_types import finfo, numpy_type
 from dataflow.ops import contracted, elements_of
 from dataflow.reference import evaluate, node_values, stored
 
@@ -46,12 +46,6 @@ Array = NDArray[Any]
 TRIALS = 8
 LIMIT_ELEMS = 2**27  # of all values of the perturbed graph: 1 GiB in float64
 
-NUMPY_TYPES: dict[str, Any] = {
-    "fp32": np.float32,
-    "fp16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "fp8_e4m3": ml_dtypes.float8_e4m3fn,
-}
 # Pointwise operations whose result is one of their arguments, or 0 or 1: nothing to round.
 _EXACT = {"identity", "max", "min", "neg", "abs", "relu", "where"}
 _EXACT |= {"lt", "le", "gt", "ge", "eq", "logical_and"}
@@ -131,7 +125,7 @@ def unit_roundoff(data_type: str) -> float:
     >>> unit_roundoff("fp32") == 2.0**-24
     True
     """
-    return float(ml_dtypes.finfo(NUMPY_TYPES[data_type]).eps) / 2
+    return float(finfo(data_type).eps) / 2
 
 
 def largest_of(data_type: str) -> float:
@@ -140,7 +134,7 @@ def largest_of(data_type: str) -> float:
     >>> largest_of("fp8_e4m3")
     448.0
     """
-    return float(ml_dtypes.finfo(NUMPY_TYPES[data_type]).max)
+    return float(finfo(data_type).max)
 
 
 def round_to(array: Any, data_type: str) -> Array:
@@ -152,7 +146,7 @@ def round_to(array: Any, data_type: str) -> Array:
     if data_type == "fp8_e4m3":
         values = np.clip(values, -largest_of(data_type), largest_of(data_type))
     with np.errstate(all="ignore"):
-        return values.astype(NUMPY_TYPES[data_type]).astype(np.float64)
+        return values.astype(numpy_type(data_type)).astype(np.float64)
 
 
 def perturbed(
@@ -215,7 +209,7 @@ def _disturbed(
     rounded = Node(f"{name} rounded", "map", axes, (before, factor.name), fn="mul")
     spreads[factor.name] = (1.0, unit_roundoff(data_type))
     added += [factor, rounded]
-    smallest = float(ml_dtypes.finfo(NUMPY_TYPES[data_type]).smallest_subnormal)
+    smallest = float(finfo(data_type).smallest_subnormal)
     if smallest > SMALLEST_COUNTED:  # narrow types: numbers near 0 are rounded to a fixed grid
         grid = Node(f"{name} grid", "input", axes)
         spreads[grid.name] = (0.0, smallest / 2)
@@ -322,10 +316,7 @@ def _floor(graph: Graph, data_type: str, accumulate_type: str) -> float:
         sums = contracted(node, graph) if node.op == "einsum" or node.fn == "sum" else ()
         if sums or _is_rounded(node, graph, data_type):
             roundings += (math.prod(graph.shape(sums)) + 1) * steps.get(node.name, 1)
-    smallest = {
-        float(ml_dtypes.finfo(NUMPY_TYPES[kind]).smallest_subnormal)
-        for kind in (data_type, accumulate_type)
-    }
+    smallest = {float(finfo(kind).smallest_subnormal) for kind in (data_type, accumulate_type)}
     counted = max((size for size in smallest if size <= SMALLEST_COUNTED), default=0.0)
     return SUBNORMALS * counted * roundings
 

@@ -15,22 +15,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from dataflow.number_types import numpy_type
 from hwspecs import Machine
 
 Array = NDArray[Any]
 
 HELD = np.float32
 
-_TYPES: dict[str, Any] = {
-    "fp32": np.float32,
-    "fp16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "fp8_e4m3": ml_dtypes.float8_e4m3fn,
-}
 _FP8_LARGEST = 448.0
 
 
@@ -56,4 +50,4 @@ def _rounded(array: Any, name: str) -> Array:
         return held
     if name == "fp8_e4m3":
         held = np.clip(held, -_FP8_LARGEST, _FP8_LARGEST)
-    return held.astype(_TYPES[name]).astype(HELD)
+    return held.astype(numpy_type(name)).astype(HELD)
