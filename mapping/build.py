@@ -154,11 +154,10 @@ class _Build:
         nodes = [self.made.by_name[name] for name in group.members]
         main = self.made.by_name[group.main]
         self.main[group.name] = main
-        compute, network = self.machine.compute, self.machine.network
-        latency = group.cells * compute.latency_cycles + (group.cells - 1) * network.channel_cycles
+        latency = group.latency_cycles(self.machine)
         ii = max([ii_of(node, self.machine) for node in nodes])
         if any(touch_distance(self.made, node) == 1 for node in nodes):
-            ii = max(ii, compute.accumulate_latency_cycles)
+            ii = max(ii, self.machine.compute.accumulate_latency_cycles)
         if main.array:
             latency = ii = 1
         for copy in copies_of(main):
@@ -201,11 +200,11 @@ class _Build:
         draft.inputs.append(made.array_input)
         draft.outputs.append(made.array_output)
 
-    def _beyond_array(self, edge: Edge) -> tuple[int, int]:
-        """What a channel out of an array takes longer and holds more than another."""
-        source = self.made.by_name[edge.source]
+    def _beyond_one_unit(self, edge: Edge) -> tuple[int, int]:
+        """What a channel out of an array, or a chain with a FIFO a unit, takes and holds more."""
+        source, group = self.made.by_name[edge.source], self.group_of.get(edge.source)
         if not source.array:
-            return 0, 0
+            return 0, (group.levels - 1 if group else 0) * self.machine.compute.fifo_depth_beats
         more = systolic.results_in_flight(self.made, source, edge, self.machine)
         return systolic.through_cycles(self.machine), more
 
@@ -249,7 +248,8 @@ class _Build:
                 if elems:
                     self._reserve(f"{copy_name(name, copy)} state", name, elems)
                 draft = self.drafts[copy_name(group.name, copy)]
-                if firings * draft.ii_cycles < draft.latency_cycles:
+                last = self.machine.compute.latency_cycles  # of a tree the last unit accumulates
+                if firings * draft.ii_cycles < (last if node.merge else draft.latency_cycles):
                     self._feed_back(draft, node, main, outer)
 
     def _fed_back_loop(self, group: Group, node: StreamNode) -> str:
@@ -364,7 +364,7 @@ class _Build:
         depth = edge.depth or compute.fifo_depth_beats
         latency = network.channel_cycles
         deep = depth > compute.fifo_depth_beats
-        through, more = self._beyond_array(edge)
+        through, more = self._beyond_one_unit(edge)
         latency += through
         node = self.made.by_name[edge.source]
         lanes = node.lanes if node.vector in node.emission else 1
@@ -538,7 +538,7 @@ class _Build:
         self.drafts[unit] = write
         lanes = source.lanes if source.vector in source.emission else 1
         writer = copy_name(source_name, writer_copy)
-        through, more = self._beyond_array(edge)
+        through, more = self._beyond_one_unit(edge)
         wires, depth = 1, memory.fifo_depth_beats
         if source.array and packed:  # a block at a time, a token of all its rows
             wires, depth = math.prod(len(taken[d]) for d in packed), 2

@@ -10,7 +10,8 @@ Stages of a node, for every point of its packed digits:
                   the same firing, the cross-lane tree where lanes run along a summed digit, and 1
                   where it accumulates over firings
     reduce        the same without the multiply
-    total, merge  terms - 1 additions, and 1 where it accumulates
+    total         terms - 1 additions, and 1 where it accumulates; more than FAN_IN terms take a
+                  tree of units
     on an array   all of a unit's: it works in systolic mode, for this node alone
 """
 
@@ -25,12 +26,16 @@ from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from mapping.errors import MappingError, shortage
 
+FAN_IN = 4
+"""Partial results that one unit of a merge tree joins (rule 5 of the rules of time)."""
+
 
 @dataclass(frozen=True)
 class Group:
     """Stream nodes that run in one unit, or in a chain of `cells` units, in order of evaluation.
 
     `main` is the member whose loops are the unit's: the others run with it, or once it has reduced.
+    Of its `cells` units `levels` follow one another: all of a chain, fewer of a tree of merges.
     """
 
     name: str
@@ -38,6 +43,12 @@ class Group:
     members: tuple[str, ...]
     stages: int
     cells: int
+    levels: int = 1
+
+    def latency_cycles(self, machine: Machine) -> int:
+        """Cycles from a firing to its result, through the units and the wires between them."""
+        wires = (self.levels - 1) * machine.network.channel_cycles
+        return self.levels * machine.compute.latency_cycles + wires
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,22 @@ def terms_of(made: StreamGraph, node: StreamNode) -> int:
     return terms
 
 
+def tree_of(made: StreamGraph, node: StreamNode, machine: Machine) -> tuple[int, int]:
+    """Units of the tree that joins the parts of `node`, and its levels: 1, 1 where one will do.
+
+    A unit joins FAN_IN parts, or as many as it has inputs for.
+    """
+    parts = terms_of(made, node) if node.merge else 1
+    compute = machine.compute
+    vectors = any(operand_wires(node, edge)[1] for edge in made.into(node.name))
+    inputs = compute.vector_in + (0 if vectors else compute.scalar_in)
+    joined = max(2, min(FAN_IN, inputs))
+    levels = 1
+    while joined**levels < parts:
+        levels += 1
+    return max(1, -(-(parts - 1) // (joined - 1))), levels
+
+
 def ii_of(node: StreamNode, machine: Machine) -> int:
     """Cycles between two firings that the machine's table asks of `node`."""
     compute = machine.compute
@@ -118,6 +145,7 @@ class _Partition:
         self.order = [n.name for n in made.nodes if n.kind == "compute"]
         self.group_of = {name: (name,) for name in self.order}
         self.stages = {n: stages_of(made, made.by_name[n], machine) for n in self.order}
+        self.trees = {n: tree_of(made, made.by_name[n], machine) for n in self.order}
         self.place = {name: i for i, name in enumerate(self.order)}
 
     def run(self) -> tuple[Group, ...]:
@@ -176,6 +204,8 @@ class _Partition:
 
     def _fits(self, names: tuple[str, ...]) -> bool:
         if sum(self.stages[name] for name in names) > self.machine.compute.stages:
+            return False
+        if any(self.trees[name][0] > 1 for name in names):
             return False
         inside = set(names)
         mains = [n for n in names if len(self._loops(self.made.by_name[n])) == self._deepest(names)]
@@ -269,8 +299,10 @@ class _Partition:
     def _group(self, names: tuple[str, ...]) -> Group:
         stages = sum(self.stages[name] for name in names)
         main = max(names, key=lambda name: len(self._loops(self.made.by_name[name])))
-        cells = -(-stages // self.machine.compute.stages)
-        return Group(names[-1], main, names, stages, cells)
+        chained = -(-stages // self.machine.compute.stages)
+        joined, levels = self.trees[main]
+        cells = max(chained, joined)
+        return Group(names[-1], main, names, stages, cells, levels if joined > 1 else cells)
 
     def _check_ports(self, group: Group) -> None:
         for kind, needed, available in self._over(self._ports(group.members), group.cells):

@@ -1,13 +1,11 @@
 """Makes stream nodes of graph nodes: one each, or parts and their total; and one store an output.
 
 A node that reduces over time digits, or is copied over a digit that it reduces, comes in parts:
-`c.part` reduces inside a tile, `c` adds the parts up as they come, over a tree of merges where
-there are many.
+`c.part` reduces inside a tile, `c` adds the parts up as they come.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -19,8 +17,6 @@ from dataflow.streams.digits import Digits, digits_of
 from dataflow.streams.node import StreamNode, arguments, is_free, memory_order, source_of
 
 COMPUTED = ("map", "einsum", "reduce", "mask")
-FAN_IN = 4
-"""Partial results that one unit of a merge tree joins (rule 5 of the rules of time)."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,8 @@ def _computed(
         if split
         else _spread_of_argument(graph, schedule, argument, reduced_time)
     )
-    return [*nodes, *_totals(schedule, digits, node, fn, argument, domain, joined, free, faults)]
+    total = _total(schedule, digits, node, fn, argument, domain, joined, free, faults)
+    return [*nodes, total]
 
 
 def _spread_of_argument(
@@ -144,7 +141,7 @@ def _spread_of_argument(
     return {digit: unroll[digit] for digit in reduced if unroll.get(digit, 1) > 1}
 
 
-def _totals(
+def _total(
     schedule: Schedule,
     digits: Digits,
     node: Node,
@@ -154,53 +151,16 @@ def _totals(
     joined: Mapping[str, int],
     free: tuple[Node, ...],
     faults: list[str],
-) -> list[StreamNode]:
-    """A tree of merges, FAN_IN parts a unit, and the total that accumulates over time."""
+) -> StreamNode:
+    """The total that joins the parts of all copies and accumulates over time."""
     reduce_row(fn)
-    nodes: list[StreamNode] = []
     carried = tuple(d for d in domain if digits[d].axis not in node.axes)
-    walk = digits.tile_of(node.axes)
-    kept = {d: n for d, n in schedule.node(node.name).unroll.items() if d not in joined}
-    level = 0
-    digit = next(iter(joined), "")
-    copies = math.prod(joined.values())
-    covered = dict(joined)
-    if len(joined) > 1 and copies > FAN_IN:
-        path = ("nodes", argument, "unroll")
-        rule = f"must not share more than {FAN_IN} copies between two reduced digits, got {copies}"
-        faults.append(schedule.fault(path, rule))
-    while len(joined) == 1 and copies > FAN_IN:
-        left = copies // _joined_at_once(copies)
-        if left == 1:
-            break
-        name = f"{node.name}.sum{level}"
-        made = Node(name, "reduce", node.axes, (argument,), fn=fn)
-        merged = StreamNode(name, "compute", made, node.axes, domain, walk, free=free)
-        plan = NodeSchedule(
-            walk=schedule.node(name).walk,
-            vector=schedule.node(name).vector or schedule.node(node.name).vector,
-        )
-        merged = _with_plan(digits, merged, plan)
-        unroll = {digit: left, **kept}
-        joins = {digit: covered[digit] // left}
-        nodes.append(replace(merged, unroll=unroll, merge=joins))
-        argument, free, copies, level = name, (), left, level + 1
     made = Node(node.name, "reduce", node.axes, (argument,), fn=fn)
+    walk = digits.tile_of(node.axes)
     total = StreamNode(
-        node.name, "compute", made, node.axes, domain, walk, carried, (), free, merge=covered
+        node.name, "compute", made, node.axes, domain, walk, carried, (), free, merge=joined
     )
-    planned = _planned(schedule, digits, total, node.name, faults, ignore=tuple(joined))
-    return [*nodes, planned]
-
-
-def _joined_at_once(copies: int) -> int:
-    """How many of `copies` parts one merge joins: all merges of a level join as many.
-
-    >>> [_joined_at_once(copies) for copies in (6, 8, 9, 10, 7, 35)]
-    [3, 4, 3, 2, 7, 5]
-    """
-    few = [n for n in range(FAN_IN, 1, -1) if copies % n == 0]
-    return few[0] if few else next(n for n in range(FAN_IN + 1, copies + 1) if copies % n == 0)
+    return _planned(schedule, digits, total, node.name, faults, ignore=tuple(joined))
 
 
 def _store(

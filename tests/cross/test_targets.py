@@ -57,6 +57,32 @@ def test_sum_square_is_exact(name: str) -> None:
     assert _cycles(CASES[name]) == firings + 18 == CASES[name].reference_cycles
 
 
+@pytest.mark.parametrize(
+    ("copies", "levels"), [(3, 1), (4, 1), (5, 2), (7, 2), (8, 2), (16, 2), (17, 3)]
+)
+def test_sum_over_copies_takes_a_tree_of_units(copies: int, levels: int) -> None:
+    # 34 tiles of 2 beats, as above; each level past the first is a channel of 3 and a unit of 6
+    row = Case("x", "sum_square", {"n": 1088}, {"n": 32}, {"n.o": copies}, {"n": 16}, 1, "x.csv:2")
+    assert _cycles(row) == -(-34 // copies) * 2 + 18 + 9 * (levels - 1)
+
+
+@pytest.mark.parametrize("copies", [2, 5, 6, 8, 11])
+def test_tiles_of_many_copies_are_added_up_as_they_come(copies: int) -> None:
+    # ceil(20 / copies) turns of 512 words, one a cycle, each into a scratchpad of its copy
+    lanes = {"fill:d": 1, "accumulate:d": 16}
+    row = Case(
+        "x", "accumulate_buffer", {"n": 20, "d": 512}, {}, {"n": copies}, lanes, 1, "x.csv:2"
+    )
+    turns, levels = -(-20 // copies), 1 + (copies > 4)
+    # the last word fires at 512 turns - 1, is in the scratchpad 6 + 3 later, a token after 1, read
+    # after 1, added 3 + 6 later (3 + 6 more a further level), 32 beats; then 3, 1, 1, 3 until the
+    # last of 32 beats leaves for memory, 8, written by 4, back after 31
+    filled = 512 * turns - 1 + 6 + 3 + 1 + 1
+    added = filled + 3 + 9 * levels - 3 + 31 + 3
+    stored = added + 1 + 1 + 3 + 31 + 8 + 4 + 31
+    assert _cycles(row) == stored + 1
+
+
 @pytest.mark.parametrize("unroll", [{}, {"i.o": 2}, {"j.o": 2}, {"i.o": 4}, {"i.o": 2, "j.o": 2}])
 def test_stores_reach_the_rate_of_published_writes(unroll: dict[str, int]) -> None:
     # 58 to 62 GB/s, though every tile's rows of 32 words lie on two of the four channels

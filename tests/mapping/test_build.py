@@ -11,7 +11,8 @@ from dataflow.reference import evaluate
 from dataflow.schedule import Schedule
 from dataflow.sim import simulate
 from dataflow.streams import stream
-from hwspecs import Machine
+from hwspecs import Machine, load
+from hwspecs.machine import Operation
 from mapping.build import build
 from mapping.partition import partition
 from tests.cross.random_schedules import inputs_of, roomy
@@ -143,6 +144,30 @@ def test_build_takes_a_scalar_result_to_the_host() -> None:
     made = program(g.build())
     assert list(units(made, "host")) == ["store total"]
     right(g.build(), made)
+
+
+@pytest.mark.parametrize("copies", ["k.o: 5", "k.o: 8", "k.o: 4, k: 2", "k.o: 5, j: 2"])
+def test_build_adds_up_tiles_of_many_copies(copies: str) -> None:
+    text = "tile: {k: 2}, time: [i, k.o], walk: [j, k], channels: {c.part -> c: {at: k.o}}"
+    graph = gemm(k=16)
+    right(graph, program(graph, f"{{{text}, nodes: {{c.part: {{unroll: {{{copies}}}}}}}}}"))
+
+
+@pytest.mark.parametrize(("stages", "cells"), [(6, 1), (7, 2), (24, 4)])
+def test_build_lets_a_chain_of_units_fire_every_cycle(stages: int, cells: int) -> None:
+    machine = load("tungsten_20x20")  # 6 cycles a unit, channels of 3, FIFOs of 16
+    compute = machine.compute.model_copy(update={"operations": {"exp": Operation(stages=stages)}})
+    machine = machine.model_copy(update={"compute": compute})
+
+    def made(n: int) -> Program:
+        g = Builder("chain", n=n)
+        e = g.map("exp", g.affine("-n", "n", name="ramp"), name="e")
+        g.output("total", g.reduce("max", e, over="n", name="total"))
+        return program(g.build(), "{}", machine)
+
+    assert units(made(100))["e"].cells == cells
+    few, many = (simulate(made(n), values=False).cycles for n in (100, 400))
+    assert many - few == 300
 
 
 def test_build_is_the_same_each_time() -> None:

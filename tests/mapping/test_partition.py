@@ -57,6 +57,33 @@ def test_stages_of_a_product(vector: dict, pack: dict, stages: int) -> None:
     assert (group.stages, group.cells) == (stages, 1)
 
 
+@pytest.mark.parametrize(
+    ("copies", "cells", "levels"),
+    [(2, 1, 1), (4, 1, 1), (5, 2, 2), (7, 2, 2), (8, 3, 2), (16, 5, 2), (17, 6, 3)],
+)
+def test_partial_sums_meet_in_a_tree_of_four_a_unit(copies: int, cells: int, levels: int) -> None:
+    # a unit joins 4 values, each further one 3 more; 4, 16, 64 values are 1, 2, 3 levels
+    nodes = {name: NodeSchedule(unroll={"n.o": copies}) for name in ("square", "total.part")}
+    schedule = Schedule(tile={"n": 4}, time=("n.o",), nodes=nodes)
+    total = _groups(build("sum_square", {"n": 128}), schedule)[-1]
+    assert (total.members, total.cells, total.levels) == (("total",), cells, levels)
+    # 6 cycles a level, a channel of 2 between them
+    assert total.latency_cycles(MACHINE) == levels * 6 + (levels - 1) * 2
+
+
+@pytest.mark.parametrize(
+    ("machine", "cells", "levels"),
+    # 7 vectors: 4 + 3 inputs left of 2 x 4; of units with 3 inputs the first joins 3, two more 2
+    [("tungsten_20x20", 2, 2), ("plasticine", 3, 2)],
+)
+def test_partial_vectors_have_an_input_each_in_their_tree(machine, cells, levels) -> None:
+    nodes = {"x": NodeSchedule(vector={"d": 16}, unroll={"n": 7})}
+    schedule = Schedule(time=("n",), nodes=nodes | {"acc": NodeSchedule(vector={"d": 16})})
+    graph = build("accumulate_buffer", {"n": 14, "d": 32})
+    total = partition(stream(graph, schedule), hwspecs.load(machine))[-1]
+    assert (total.cells, total.levels) == (cells, levels)
+
+
 def test_product_with_more_stages_than_a_unit_gets_a_chain() -> None:
     graph = build("gemm", {"i": 64, "j": 64, "k": 64})
     schedule = Schedule(nodes={"c": NodeSchedule(vector={"j": 16}, pack={"i": 4})})

@@ -60,11 +60,6 @@ ONLINE = kernels.build("softmax", {"rows": 3, "n": 6}, {"block": 2}, rewrites=("
             "{nodes: {store c: {pack: {i: 2}}}}",
             "nodes.store c.pack.i must be left out: off-chip beats are not packed",
         ),
-        (
-            gemm(),
-            "{tile: {k: 5}, time: [k.o], nodes: {c.part: {unroll: {k.o: 2, k: 3}}}}",
-            "must not share more than 4 copies",
-        ),
     ],
 )
 def test_rules_refuse(graph, text, fault) -> None:

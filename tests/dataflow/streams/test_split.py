@@ -1,4 +1,4 @@
-"""Nodes of a StreamGraph: parts, totals, merge trees, domains."""
+"""Nodes of a StreamGraph: parts, totals, domains."""
 
 import pytest
 
@@ -39,25 +39,18 @@ def test_split_walks_reduced_digits_innermost_unless_told() -> None:
     assert nodes(gemm(), text)["c"].walk == ("k", "i", "j")
 
 
-@pytest.mark.parametrize(
-    ("copies", "levels"),  # of each level: its units, and the copies whose parts one holds
-    [
-        (4, []),
-        (6, [(2, 3)]),  # 6 parts: two merges of 3, whose 2 sums the total joins
-        (8, [(2, 4)]),
-        (7, []),  # no divisor up to 4: the total joins all 7 by itself
-        (10, [(5, 2)]),  # five merges of 2, and 5 that the total joins
-        (16, [(4, 4)]),
-        (32, [(8, 4), (2, 16)]),  # the second level joins 4 sums of 4 parts each
-    ],
-)
-def test_split_joins_copies_of_a_sum_in_a_tree(copies, levels) -> None:
+@pytest.mark.parametrize("copies", [2, 5, 8, 32])
+def test_split_joins_all_copies_of_a_sum(copies) -> None:
     made = nodes(gemm(k=32), f"{{nodes: {{c: {{unroll: {{k: {copies}}}}}}}}}")
+    assert list(made) == ["c.part", "c", "store c"]
     assert dict(made["c.part"].unroll) == {"k": copies}
-    merges = [node for name, node in made.items() if ".sum" in name]
-    assert [(m.unroll["k"], m.merge["k"]) for m in merges] == levels
     assert dict(made["c"].merge) == {"k": copies}
     assert dict(made["c"].unroll) == {}
+
+
+def test_split_joins_copies_over_two_reduced_digits() -> None:
+    made = nodes(gemm(k=32), "{tile: {k: 8}, time: [k.o], nodes: {c: {unroll: {k.o: 4, k: 2}}}}")
+    assert dict(made["c"].merge) == {"k.o": 4, "k": 2}
 
 
 def test_split_of_one_copy_is_no_split() -> None:
