@@ -7,19 +7,70 @@ What each family does loop by loop is said beside its function.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
+from dataflow.errors import did_you_mean
 from dataflow.kernels import build
 from dataflow.nodes import Graph
 from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule
 from dataflow.validate import Case, CaseError
 
+FIFO_BEATS = 16
+"""What a FIFO between the published programs' units holds."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """How rows of one kernel were run.
+
+    tiled: axes with a loop over tiles; unrolled: loops that may have copies; lanes: for each axis
+    that may be in the lanes the loops of the published program that have it, "" for all.
+    """
+
+    schedule: Callable[[Case], Schedule]
+    tiled: tuple[str, ...]
+    unrolled: tuple[str, ...]
+    lanes: Mapping[str, tuple[str, ...]]
+
 
 def case_schedule(case: Case) -> tuple[Graph, Schedule]:
-    """Return the graph of a case and its schedule; CaseError where its family has none."""
+    """Return the graph of a case and its schedule.
+
+    An axis without a tile is one tile; copies of a loop beyond its turns have nothing to do and are
+    left out. Raises CaseError, with the row's place, where the kernel has no schedule or the row
+    names an axis or a loop that it does not have.
+    """
     if case.kernel not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise CaseError(f"{case.where}: kernel must be one with a schedule ({known})")
-    return build(case.kernel, case.sizes), FAMILIES[case.kernel](case)
+    family = FAMILIES[case.kernel]
+    graph = build(case.kernel, case.sizes)
+    if faults := [*_unknown(case, family)]:
+        raise CaseError(faults)
+    sizes = dict(graph.axes)
+    tile = {axis: min(case.tile.get(axis, sizes[axis]), sizes[axis]) for axis in family.tiled}
+    whole = replace(case, sizes=sizes, tile=tile)
+    return graph, family.schedule(
+        replace(whole, unroll={d: min(n, _turns(whole, d)) for d, n in case.unroll.items()})
+    )
+
+
+def _unknown(case: Case, family: Family) -> list[str]:
+    """Axes and loops of a row that its kernel does not have."""
+    lanes = [name for axis, loops in family.lanes.items() for name in _lane_names(axis, loops)]
+    known = {"tile": family.tiled, "unroll": family.unrolled, "vector": tuple(lanes)}
+    given = {"tile": case.tile, "unroll": case.unroll, "vector": case.vector}
+    return [
+        f"{case.where}: {column} must name a loop of {case.kernel}, got {name!r};"
+        f" {did_you_mean(name, known[column])}"
+        for column, counts in given.items()
+        for name in counts
+        if name not in known[column]
+    ]
+
+
+def _lane_names(axis: str, loops: tuple[str, ...]) -> tuple[str, ...]:
+    return (axis, *loops, *(f"{loop}:{axis}" for loop in loops))
 
 
 def _lanes(case: Case, axis: str, loop: str = "") -> int:
@@ -30,14 +81,20 @@ def _lanes(case: Case, axis: str, loop: str = "") -> int:
     return 1
 
 
-def _turns(case: Case, axis: str) -> int:
-    """How often one copy turns the loop over the tiles of an axis."""
-    tiles = -(-case.sizes[axis] // case.tile.get(axis, case.sizes[axis]))
-    return -(-tiles // case.unroll.get(f"{axis}.o", 1))
+def _turns(case: Case, digit: str) -> int:
+    """Turns of a loop without copies: over the tiles of an axis, or inside one a lane each."""
+    axis, mark, _ = digit.partition(".o")
+    size, tile = case.sizes[axis], case.tile.get(axis, case.sizes[axis])
+    return -(-size // tile) if mark else -(-tile // _lanes(case, axis))
 
 
 def _unroll(case: Case, *digits: str) -> dict[str, int]:
     return {digit: case.unroll[digit] for digit in digits if digit in case.unroll}
+
+
+def _apart(part: str) -> dict[str, ChannelSchedule]:
+    """The channel to a sum over tiles: their loop has a unit of its own, however short a tile."""
+    return {f"{part}.part -> {part}": ChannelSchedule(depth=FIFO_BEATS)}
 
 
 def _node(
@@ -53,7 +110,7 @@ def _gemm(case: Case) -> Schedule:
     """
     lanes = _lanes(case, "k")
     outer = _unroll(case, "i.o", "j.o")
-    copies = _unroll(case, "i.o", "j.o", "k.o", "i", "j")
+    copies = _unroll(case, "i.o", "j.o", "k.o", "i", "j", "k")
     nodes = {
         "c.part": _node({"k": lanes}, copies),
         "c": _node({"j": lanes}, outer),
@@ -66,7 +123,7 @@ def _gemm(case: Case) -> Schedule:
         "c.part -> c": ChannelSchedule(at="k.o"),
         "c -> store c": ChannelSchedule(at="j.o"),
     }
-    if _turns(case, "k") == 1:
+    if -(-_turns(case, "k.o") // case.unroll.get("k.o", 1)) == 1:
         # The published compiler gives one buffer only where the loop around a tile turns once.
         for name in ("b -> c.part", "c.part -> c"):
             channels[name] = ChannelSchedule(at="k.o", depth=1)
@@ -81,18 +138,23 @@ def _gemm(case: Case) -> Schedule:
 
 def _sum_square(case: Case) -> Schedule:
     """For each tile, sum n * n in lanes; the sums of tiles are added up."""
-    part = _node({"n": _lanes(case, "n")}, _unroll(case, "n.o"))
-    return Schedule(tile=dict(case.tile), time=("n.o",), nodes={"square": part, "total.part": part})
+    part = _node({"n": _lanes(case, "n")}, _unroll(case, "n.o", "n"))
+    return Schedule(
+        tile=dict(case.tile),
+        time=("n.o",),
+        nodes={"square": part, "total.part": part},
+        channels=_apart("total"),
+    )
 
 
 def _generated_dot_product(case: Case) -> Schedule:
     """For each tile, write n into a scratchpad, then sum its squares from there."""
-    part = _node({"n": _lanes(case, "n")}, _unroll(case, "n.o"))
+    part = _node({"n": _lanes(case, "n")}, _unroll(case, "n.o", "n"))
     return Schedule(
         tile=dict(case.tile),
         time=("n.o",),
         nodes={"a": part, "square": part, "total.part": part},
-        channels={"a -> square": ChannelSchedule(locality="scratchpad")},
+        channels={"a -> square": ChannelSchedule(locality="scratchpad"), **_apart("total")},
     )
 
 
@@ -117,17 +179,18 @@ def _accumulate_buffer(case: Case) -> Schedule:
 
 def _dot_product(case: Case) -> Schedule:
     """For each tile, load a and b, sum their products in lanes; the sums are added up."""
-    lanes, copies = {"n": _lanes(case, "n")}, _unroll(case, "n.o")
-    part = _node(lanes, copies)
-    nodes = {"total.part": part, "load a": part, "load b": part}
-    return Schedule(tile=dict(case.tile), time=("n.o",), nodes=nodes)
+    lanes = {"n": _lanes(case, "n")}
+    load = _node(lanes, _unroll(case, "n.o"))
+    part = _node(lanes, _unroll(case, "n.o", "n"))
+    nodes = {"total.part": part, "load a": load, "load b": load}
+    return Schedule(tile=dict(case.tile), time=("n.o",), nodes=nodes, channels=_apart("total"))
 
 
 def _outer_product(case: Case) -> Schedule:
     """For i.o load a tile of a; for j.o load a tile of b, form the i x j tile, store it."""
     outer = _unroll(case, "i.o", "j.o")
     nodes = {
-        "c": _node({"j": _lanes(case, "j", "compute")}, outer),
+        "c": _node({"j": _lanes(case, "j", "compute")}, outer | _unroll(case, "i", "j")),
         "load a": _node({"i": _lanes(case, "i", "load")}, _unroll(case, "i.o")),
         "load b": _node({"j": _lanes(case, "j", "load")}, outer),
         "store c": _node({"j": _lanes(case, "j", "store")}, outer),
@@ -143,7 +206,9 @@ def _outer_product(case: Case) -> Schedule:
 
 def _filter_sum(case: Case) -> Schedule:
     """For each tile, load four columns and sum price * discount of the rows that pass."""
-    part = _node({"n": _lanes(case, "n")}, _unroll(case, "n.o"))
+    lanes = {"n": _lanes(case, "n")}
+    load = _node(lanes, _unroll(case, "n.o"))
+    part = _node(lanes, _unroll(case, "n.o", "n"))
     columns = ("price", "discount", "quantity", "date")
     mapped = (
         "date.from",
@@ -159,16 +224,23 @@ def _filter_sum(case: Case) -> Schedule:
         "chosen",
         "total.part",
     )
-    nodes = dict.fromkeys((*mapped, *(f"load {column}" for column in columns)), part)
-    return Schedule(tile=dict(case.tile), time=("n.o",), nodes=nodes)
+    nodes = dict.fromkeys(mapped, part) | {f"load {column}": load for column in columns}
+    return Schedule(tile=dict(case.tile), time=("n.o",), nodes=nodes, channels=_apart("total"))
 
 
-FAMILIES: dict[str, Callable[[Case], Schedule]] = {
-    "gemm": _gemm,
-    "sum_square": _sum_square,
-    "generated_dot_product": _generated_dot_product,
-    "accumulate_buffer": _accumulate_buffer,
-    "dot_product": _dot_product,
-    "outer_product": _outer_product,
-    "filter_sum": _filter_sum,
+_TILES = {"tiled": ("n",), "unrolled": ("n.o", "n"), "lanes": {"n": ()}}
+
+FAMILIES: dict[str, Family] = {
+    "gemm": Family(_gemm, ("i", "j", "k"), ("i.o", "j.o", "k.o", "i", "j", "k"), {"k": ()}),
+    "sum_square": Family(_sum_square, **_TILES),
+    "generated_dot_product": Family(_generated_dot_product, **_TILES),
+    "accumulate_buffer": Family(_accumulate_buffer, (), ("n",), {"d": ("fill", "accumulate")}),
+    "dot_product": Family(_dot_product, **_TILES),
+    "outer_product": Family(
+        _outer_product,
+        ("i", "j"),
+        ("i.o", "j.o", "i", "j"),
+        {"i": ("load",), "j": ("compute", "load", "store")},
+    ),
+    "filter_sum": Family(_filter_sum, **_TILES),
 }

@@ -57,6 +57,12 @@ def test_sum_square_is_exact(name: str) -> None:
     assert _cycles(CASES[name]) == firings + 18 == CASES[name].reference_cycles
 
 
+@pytest.mark.parametrize(("tile", "turns"), [(64, 4), (32, 2), (16, 1), (7, 1)])
+def test_sum_square_is_exact_with_tiles_of_one_turn_too(tile: int, turns: int) -> None:
+    row = Case("x", "sum_square", {"n": 448}, {"n": tile}, {}, {"n": 16}, 1, "x.csv:2")
+    assert _cycles(row) == 448 // tile * turns + 18
+
+
 @pytest.mark.parametrize(
     ("copies", "levels"), [(3, 1), (4, 1), (5, 2), (7, 2), (8, 2), (16, 2), (17, 3)]
 )

@@ -4,9 +4,11 @@ import dataclasses
 
 import pytest
 
+import hwspecs
 from dataflow.cases import FAMILIES, case_schedule
 from dataflow.streams import stream
 from dataflow.validate import Case, CaseError, published, read_cases
+from mapping.partition import partition
 
 CASES = read_cases(published())
 
@@ -67,3 +69,57 @@ def test_case_of_another_kernel_is_refused_with_its_place() -> None:
     row = dataclasses.replace(CASES[0], kernel="softmax")
     with pytest.raises(CaseError, match=f"^{row.where}: kernel must be one with a schedule"):
         case_schedule(row)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"tile": {"q": 8}}, "tile must name a loop of sum_square, got 'q'; known: n"),
+        (
+            {"unroll": {"m.o": 2}},
+            "unroll must name a loop of sum_square, got 'm.o'; did you mean n",
+        ),
+        (
+            {"vector": {"fill:n": 2}},
+            "vector must name a loop of sum_square, got 'fill:n'; known: n",
+        ),
+    ],
+)
+def test_case_that_names_no_loop_of_its_kernel_is_refused_with_its_place(fields, fault) -> None:
+    row = dataclasses.replace(case("sum_square", {"n": 64}, {"n": 8}), **fields)
+    with pytest.raises(CaseError) as caught:
+        case_schedule(row)
+    assert str(caught.value).startswith(f"x.csv:2: {fault}")
+
+
+@pytest.mark.parametrize("kernel", sorted(FAMILIES))
+def test_case_without_tile_or_size_runs_its_kernel_s_sizes_in_one_tile(kernel) -> None:
+    made = stream(*case_schedule(case(kernel, {})))
+    outer = [digit for digit in made.digits.time if digit.endswith(".o")]
+    assert [made.digits[digit].extent for digit in outer] == [1] * len(outer)
+
+
+def test_case_leaves_out_copies_beyond_the_turns_of_their_loop() -> None:
+    row = case("sum_square", {"n": 100}, {"n": 32}, {"n.o": 8, "n": 3}, {"n": 16})
+    part = stream(*case_schedule(row)).by_name["total.part"]
+    # 100 points are 4 tiles, 32 points 2 turns of 16 lanes
+    assert dict(part.unroll) == {"n.o": 4, "n": 2}
+
+
+def test_case_of_an_outer_product_copies_the_loops_inside_its_tiles() -> None:
+    unroll = {"i.o": 2, "i": 2}
+    row = case("outer_product", {"i": 64, "j": 64}, {"i": 16, "j": 32}, unroll, {"compute:j": 16})
+    made = stream(*case_schedule(row))
+    assert dict(made.by_name["c"].unroll) == {"i.o": 2, "i": 2}
+    assert dict(made.by_name["store c"].unroll) == {"i.o": 2}
+
+
+def test_case_adds_up_tiles_in_a_unit_of_its_own_however_short_they_are() -> None:
+    # a tile of one turn: its sum and that over tiles would fit one unit of 6 stages
+    row = case("sum_square", {"n": 1024}, {"n": 16}, {}, {"n": 16})
+    made = stream(*case_schedule(row))
+    machine = hwspecs.load("tungsten_20x20")
+    assert [group.members for group in partition(made, machine)] == [
+        ("square", "total.part"),
+        ("total",),
+    ]
