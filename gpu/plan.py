@@ -15,9 +15,9 @@ and lowering has put a mask wherever padding would show.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from dataflow.index import Affine
 
@@ -358,6 +358,29 @@ def statements_of(body: Iterable[Statement]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, Loop):
             yield from statements_of(statement.body)
+
+
+def with_values(statement: Statement, change: Callable[[Value], Value]) -> Statement:
+    """The statement with `change` of every tile that it reads or makes; of a loop, its state's.
+
+    >>> cast = Cast(Value("b", ("i",)), Value("a", ("i",), "bf16"))
+    >>> with_values(cast, lambda value: replace(value, name=value.name.upper())).arg.name
+    'A'
+    """
+
+    def changed(field: Any) -> Any:
+        if isinstance(field, Value):
+            return change(field)
+        if isinstance(field, Carried):
+            return Carried(change(field.value), changed(field.init), change(field.next))
+        if isinstance(field, tuple):
+            return tuple(changed(one) for one in field)
+        return field
+
+    return replace(
+        statement,
+        **{name: changed(field) for name, field in vars(statement).items() if name != "body"},
+    )
 
 
 @dataclass(frozen=True)

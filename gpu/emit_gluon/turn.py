@@ -7,9 +7,8 @@ shared memory for 128 cycles of work, with two of 64 x 128 rows 12 KiB: 2 + 8 ag
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from gpu.plan import Carried, Dot, Kernel, Loop, Statement, Value
+from gpu.plan import Dot, Kernel, Loop, Statement, Value, with_values
 
 
 def turned(kernel: Kernel) -> Kernel:
@@ -24,25 +23,13 @@ def turned(kernel: Kernel) -> Kernel:
 
 
 def _statement(statement: Statement) -> Statement:
-    if isinstance(statement, Loop):
-        carried = tuple(
-            Carried(_turn(c.value), _turn(c.init), _turn(c.next)) for c in statement.carried
-        )
-        body = tuple(_statement(s) for s in statement.body)
-        return replace(statement, body=body, carried=carried)
-    fields: dict[str, Any] = {
-        name: _turn(value) for name, value in vars(statement).items() if isinstance(value, Value)
-    }
-    args = getattr(statement, "args", None)
-    if args is not None:
-        fields["args"] = tuple(_turn(arg) for arg in args)
-    if isinstance(statement, Dot):
-        fields |= {"left": _turn(statement.right), "right": _turn(statement.left)}
-        fields |= {"m": statement.n, "n": statement.m}
-    return replace(statement, **fields)
+    made = with_values(statement, _turn)
+    if isinstance(made, Loop):
+        return replace(made, body=tuple(_statement(s) for s in made.body))
+    if isinstance(made, Dot):
+        return replace(made, left=made.right, right=made.left, m=made.n, n=made.m)
+    return made
 
 
-def _turn(value: Any) -> Any:
-    if isinstance(value, Value) and len(value.axes) == 2:
-        return replace(value, axes=value.axes[::-1])
-    return value
+def _turn(value: Value) -> Value:
+    return replace(value, axes=value.axes[::-1]) if len(value.axes) == 2 else value

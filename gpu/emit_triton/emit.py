@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataflow.index import Affine
 from gpu.blocks import arguments, block_of, pointer
 from gpu.emit_triton.forms import Forms
+from gpu.emit_triton.held import Widen, held_narrow
 from gpu.emit_triton.words import (
     DOT_PRECISION,
     FUNCTIONS,
@@ -78,12 +79,17 @@ def _nearest_bf16(x):
     bits = bits + 0x7FFF + ((bits >> 16) & 1)
     return (bits & 0xFFFF0000).to(tl.float32, bitcast=True).to(tl.bfloat16)
 """,
+    "_anew": """@triton.jit
+def _anew(x):
+    move: tl.constexpr = "mov.b32 $0, $1;"
+    return tl.inline_asm_elementwise(move, "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
+""",
 }
 """Functions that the text defines where it uses them.
 
 _nearest_tf32 rounds what the matrix units would cut off, which halves a tf32 product's error.
 _tanh keeps fp32's relative error near 0 (polynomial of Cephes' tanhf), where 2 sigmoid(2x) - 1
-cancels; 16-bit types do without. _nearest_bf16: see `source`.
+cancels; 16-bit types do without. _nearest_bf16: see `source`. _anew: see `gpu.emit_triton.held`.
 """
 
 
@@ -94,7 +100,7 @@ def source(plan: Plan, interpreted: bool = False) -> str:
     and whose casts to bf16 cut off instead of rounding (3.6 to 3.9). Operands of products are
     widened to fp32 first, in which bf16 products are exact, and casts round before they cut.
     """
-    functions = [Text(plan, kernel, interpreted).function() for kernel in plan.kernels]
+    functions = [Text(plan, held_narrow(kernel), interpreted).function() for kernel in plan.kernels]
     helpers = [text for name, text in HELPERS.items() if any(f"{name}(" in f for f in functions)]
     head = HEAD.format(name=plan.name, precision=plan.precision)
     return "\n\n".join([head, *helpers, *functions])
@@ -214,12 +220,7 @@ class Text(Forms):
         elif isinstance(statement, Unstack):
             self._unstack(statement)
         elif isinstance(statement, Cast):
-            same = statement.out.type == statement.arg.type
-            if self.interpreted and (statement.arg.type, statement.out.type) == ("fp32", "bf16"):
-                self.put(f"{statement.out.name} = _nearest_bf16({statement.arg.name})")
-                return
-            cast = "" if same else f".to({TYPES[statement.out.type]})"
-            self.put(f"{statement.out.name} = {statement.arg.name}{cast}")
+            self._cast(statement)
         elif isinstance(statement, Store):
             self._store(statement)
         elif isinstance(statement, Publish):
@@ -306,6 +307,15 @@ class Text(Forms):
             mask = f", mask={self.condition(store.guards, store.arg.axes)}"
         address = self.address(store.tensor, store.index, store.arg.axes)
         self.put(f"tl.store({address}, {store.arg.name}{mask})")
+
+    def _cast(self, cast: Cast) -> None:
+        text = cast.arg.name
+        if self.interpreted and (cast.arg.type, cast.out.type) == ("fp32", "bf16"):
+            text = f"_nearest_bf16({text})"
+        elif cast.out.type != cast.arg.type:
+            anew = isinstance(cast, Widen) and not self.interpreted
+            text = f"{f'_anew({text})' if anew else text}.to({TYPES[cast.out.type]})"
+        self.put(f"{cast.out.name} = {text}")
 
     def _publish(self, publish: Publish) -> None:
         step = step_of(publish.loop)

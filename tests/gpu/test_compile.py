@@ -18,8 +18,9 @@ REAL = [
     ("attention", "batch=4 heads=16 n=4000 d=128 causal=true kv_heads=4", "fp16"),
     ("fft_conv", "batch=64 channels=768 n=1024 causal=true gated=true first_radix=128", "bf16"),
     ("fft_conv", "batch=64 channels=768 n=2048 causal=true gated=true first_radix=128", "fp16"),
+    ("fft_conv", "batch=64 channels=768 n=4096 causal=true gated=true", "bf16"),
 ]
-SPILLING = {(4, 80)}
+SPILLING = {(4, 80), (7, 80)}
 """Places in REAL, and the cards for which the default schedule is not yet right."""
 ROWS = [
     ("softmax", "rows=32768 n=4096", "bf16"),
