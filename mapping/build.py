@@ -256,7 +256,7 @@ class _Build:
         """The loop along which a member of the group takes `node`'s value of the point before."""
         for edge in self.made.out_of(node.name):
             if edge.earlier and edge.target in group.members and edge.kind == "fifo":
-                return self.digits.of_axis[edge.earlier][0]
+                return self.digits.of_axis[edge.earlier][-1]
         return ""
 
     def _feed_back(self, draft: _Draft, node: StreamNode, main: StreamNode, outer: str) -> None:

@@ -44,6 +44,9 @@ TRIED_TILES = 40
 WORTH_WHILE = 0.97
 """How much sooner than the best so far another schedule must aim to end."""
 BISECTIONS = 8
+BEYOND = 64
+"""Aims tried beyond the least that bisection found to fit, each STEP of the one before."""
+STEP = 0.985
 ALL_TRIES = 150
 """Schedules worked out in all, so that the search ends soon on any graph and machine."""
 FEW_NODES = 60
@@ -124,6 +127,7 @@ class _Search:
         plain = [self._candidate(each) for each in tilings(self.graph, self.machine, self.roles)]
         bases = [base for plan in self._with_arrays(plain) for base in self._with_loads(plan)]
         found: list[Candidate] = []
+        of_best: tuple[Candidate, _Aims] | None = None
         for base in sorted(bases, key=lambda base: base.cycles)[:TRIED_TILES]:
             if found and (base.cycles >= found[-1].cycles or self.tries > self.most_tries):
                 break
@@ -131,6 +135,9 @@ class _Search:
                 best = self._bisect(base, aims, found[-1] if found else None)
                 if best and (not found or best is not found[-1]):
                     found.append(best)
+                    of_best = base, aims
+        if of_best:
+            found += self._beyond(*of_best, found[-1])
         return found
 
     def _with_arrays(self, plain: list[Candidate]) -> Iterator[Candidate]:
@@ -234,6 +241,22 @@ class _Search:
             found = self._try(base, aims, middle)
             low, high = (middle, high) if found is None else (low, middle)
         return best
+
+    def _beyond(self, base: Candidate, aims: _Aims, best: Candidate) -> Iterator[Candidate]:
+        """Better schedules at aims beyond the least that bisection found to fit.
+
+        The fewer memory units a tile fills only in part, the fewer are taken, so that more copies
+        may fit where fewer do not: bisection stops short of them.
+        """
+        taken = needs(best.made, best.groups, self.machine)
+        aim = float(max(busy_cycles(best.made, g, self.machine) for g in best.groups))
+        least = aim * taken.compute / (self.share * self.machine.grid.compute_units)
+        steps = min(BEYOND, self.most_tries - self.tries)
+        while steps > 0 and (aim := aim * STEP) > least:
+            steps -= 1
+            found = self._try(base, aims, aim)
+            if found is not None and found.cycles < best.cycles:
+                yield (best := found)
 
     def _try(self, base: Candidate, aims: _Aims, aim: float) -> Candidate | None:
         """The base with copies so that no group takes more than `aim` cycles, if that fits."""

@@ -332,6 +332,6 @@ def state_loop(made: StreamGraph, node: StreamNode) -> str:
     """The outermost loop over which `node` keeps a state that later beats need, or ""."""
     for edge in made.into(node.name):
         if edge.earlier and edge.source == node.name:
-            return made.digits.of_axis[edge.earlier][0]
+            return made.digits.of_axis[edge.earlier][-1]
     reduced = reduced_loops(made, node)
     return reduced[0] if reduced and touch_distance(made, node) > 1 else ""

@@ -6,8 +6,9 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 
+from dataflow.graph import recurrences
 from dataflow.nodes import Graph, Node
-from dataflow.schedule import NodeSchedule, Schedule
+from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule
 from dataflow.streams import StreamGraph
 from dataflow.streams.split import COMPUTED
 from hwspecs import Machine
@@ -18,6 +19,10 @@ TILES = (16, 32, 48, 64, 96, 128, 256)
 """Extents of tiles that are tried, beside one group of lanes and the whole axis."""
 LONG = 512
 """An axis longer than this is never one tile where it can be tiled."""
+BLOCKS = (32, 64, 96, 128)
+"""Most points of a recurrence's axis whose free products are formed ahead, in one block."""
+AHEAD = 256
+"""Tile of the axis that such a product sums over."""
 
 
 def tilings(graph: Graph, machine: Machine, roles: Roles) -> Iterator[Schedule]:
@@ -27,7 +32,7 @@ def tilings(graph: Graph, machine: Machine, roles: Roles) -> Iterator[Schedule]:
 
 class _Tilings:
     def __init__(self, graph: Graph, machine: Machine, roles: Roles) -> None:
-        self.graph, self.roles = graph, roles
+        self.graph, self.machine, self.roles = graph, machine, roles
         self.lanes = machine.compute.lanes
         systolic = machine.compute.systolic
         self.sides = {systolic.rows, systolic.columns} if systolic else set()
@@ -41,6 +46,12 @@ class _Tilings:
             outer = dict(zip(self.roles.outer, choice[: len(options)], strict=True))
             tiled = dict(zip(inner, choice[len(options) :], strict=True))
             yield self._base(outer, {a: t for a, t in tiled.items() if t})
+        ahead = self._ahead()
+        blocks = self._blocks() if ahead else []
+        for choice in itertools.product(blocks, *options):
+            yield self._hoisted(
+                choice[0], dict(zip(self.roles.outer, choice[1:], strict=True)), ahead
+            )
 
     def _tile_options(self, axis: str) -> list[int]:
         """Tile extents to try; 1 makes the axis a time digit of its own."""
@@ -128,6 +139,60 @@ class _Tilings:
                 nodes[node.name] = plan
         used = [a for a in self.graph.axes if a in (*outer, *self.roles.inner) and a not in time]
         return Schedule(tile=tile, time=tuple(time), walk=tuple(used), nodes=nodes)
+
+    def _ahead(self) -> list[Node]:
+        """Products along a recurrence's axis that nothing carried enters, where it pays to form
+        them ahead: what the recurrence would hold or load at each point does not fit on chip."""
+        if len(self.roles.recurrent) != 1 or self.sides:
+            return []
+        (axis,) = self.roles.recurrent
+        held = sum(
+            self._elems(node)
+            for node in self.graph.nodes
+            if node.op == "input" and axis not in node.axes
+        )
+        machine = self.machine
+        room = machine.grid.memory_units * machine.memory.capacity_bytes
+        if held * DATA_BYTES[machine.data_type] <= room:
+            return []
+        carried = {node.name for group in recurrences(self.graph) for node in group}
+        return [
+            node
+            for node in self.computed
+            if node.op == "einsum" and axis in node.axes and node.name not in carried
+        ]
+
+    def _elems(self, node: Node) -> int:
+        return math.prod(self.graph.extent(axis) for axis in node.axes)
+
+    def _blocks(self) -> list[int]:
+        """Points of a block: they must divide the axis, whose last point may be wanted."""
+        extent = self.graph.extent(self.roles.recurrent[0])
+        found = (max(n for n in range(1, most + 1) if extent % n == 0) for most in BLOCKS)
+        return [n for n in dict.fromkeys(found) if n > 1]
+
+    def _hoisted(self, block: int, outer: Mapping[str, int], ahead: list[Node]) -> Schedule:
+        """Free products formed a block of points ahead, so that their weights come once a block;
+        two blocks of results wait on chip, one of them being read."""
+        (axis,) = self.roles.recurrent
+        summed = {
+            a
+            for node in ahead
+            for a in iteration_axes(self.graph, node)
+            if a not in node.axes and self._can_tile(a) and self.graph.extent(a) > AHEAD
+        }
+        made = self._base(outer, dict.fromkeys(sorted(summed, key=self._place), AHEAD))
+        place = made.time.index(axis)
+        sums = [f"{a}.o" for a in made.tile if a in summed]
+        rest = [d for d in made.time if d not in (axis, *sums)]
+        time = (*rest[:place], f"{axis}.o", *sums, axis, *rest[place:])
+        channels = {
+            f"{node.name} -> {reader.name}": ChannelSchedule(locality="scratchpad", depth=2 * block)
+            for node in ahead
+            for reader in self.graph.consumers(node.name)
+        }
+        tile = {**made.tile, axis: block}
+        return made.model_copy(update={"time": time, "tile": tile, "channels": channels})
 
     def _place(self, axis: str) -> int:
         return list(self.graph.axes).index(axis)

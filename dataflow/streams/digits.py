@@ -63,9 +63,6 @@ def digits_of(graph: Graph, schedule: Schedule) -> Digits:
             faults.append(
                 schedule.fault(("tile", axis), f"must be an axis of the kernel; {hint}", True)
             )
-        elif axis in recurrent:
-            rule = f"must not be tiled: {axis} carries a recurrence and runs point by point"
-            faults.append(schedule.fault(("tile", axis), rule))
     by_name, of_axis = _split(graph, schedule)
     faults += _order_faults(schedule, by_name, recurrent)
     if faults:
@@ -119,4 +116,9 @@ def _order_faults(
         if name in by_name and seen.get(name) != "time":
             why = "it counts tiles" if name in outer else "it carries a recurrence"
             faults.append(schedule.fault(("time",), f"must name {name}: {why}"))
+    for axis in sorted(recurrent & set(schedule.tile)):
+        places = [schedule.time.index(d) for d in (f"{axis}.o", axis) if d in schedule.time]
+        if places != sorted(places):
+            rule = f"must name {axis}.o before {axis}: {axis} carries a recurrence"
+            faults.append(schedule.fault(("time",), rule))
     return faults

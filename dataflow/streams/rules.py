@@ -41,27 +41,42 @@ def _recurrences(
     for back in edges:
         if not back.earlier:
             continue
-        (digit,) = digits.of_axis[back.earlier]
+        own = digits.time_of([back.earlier])
         inside = _reached(edges, back.target) & _reached(edges, back.source, backward=True)
         for name in sorted(inside | {back.source, back.target}):
-            node = nodes[name]
-            if node.copies(digit) > 1:
-                path = ("nodes", name, "unroll", digit)
-                why = f"{back.value} of one point of it needs the point before"
-                yield schedule.fault(path, f"must be 1, got {node.copies(digit)}; {why}")
-            outside = node.domain[: node.domain.index(digit)] if digit in node.domain else ()
-            for early in (d for d in outside if d in node.carried):
-                rule = f"must name {digit} before {early}: at each {digit} {name} adds up over it"
-                yield schedule.fault(("time",), rule)
+            yield from _point_by_point(schedule, nodes[name], own, back.value)
         for edge in edges:
             within = edge is back or (edge.source in inside and edge.target in inside)
             if not within or edge.kind != "scratchpad":
                 continue
-            if digit not in nodes[edge.target].domain[: edge.common]:
+            if own[-1] not in nodes[edge.target].domain[: edge.common]:
                 path = ("channels", edge.name) if edge.name in schedule.channels else ("time",)
-                rule = f"must leave {digit} outside the tiles of {edge.name}, got it inside"
+                rule = f"must leave {own[-1]} outside the tiles of {edge.name}, got it inside"
                 why = "they go round in its recurrence; put it outermost"
                 yield schedule.fault(path, f"{rule}; {why}")
+
+
+def _point_by_point(
+    schedule: Schedule, node: StreamNode, own: tuple[str, ...], value: str
+) -> Iterator[str]:
+    """A node of a recurrence takes the points of its axis, whose digits are `own`, one by one."""
+    name, *parts = own[::-1]
+    for digit in own:
+        if node.copies(digit) > 1:
+            path = ("nodes", node.name, "unroll", digit)
+            why = f"{value} of one point of it needs the point before"
+            yield schedule.fault(path, f"must be 1, got {node.copies(digit)}; {why}")
+    if name not in node.domain:
+        return
+    outside = node.domain[: node.domain.index(name)]
+    for early in (d for d in outside if d in node.carried):
+        rule = f"must name {name} before {early}: at each {name} {node.name} adds up over it"
+        yield schedule.fault(("time",), rule)
+    first = outside.index(parts[0]) if parts and parts[0] in outside else len(outside)
+    for between in (d for d in outside[first + 1 :] if d not in node.carried):
+        rule = f"must name {between} before {parts[0]} or after {name}"
+        why = f"{node.name} of one point of {name} needs the point before"
+        yield schedule.fault(("time",), f"{rule}; {why}")
 
 
 def padding_faults(

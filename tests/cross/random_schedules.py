@@ -52,10 +52,10 @@ CASES: dict[str, tuple[str, dict[str, int], dict[str, Any], tuple[str, ...] | No
     ),
     "fft_conv": ("fft_conv", {"batch": 2, "channels": 1, "n": 6}, {}, None),
     "fft_conv causal": ("fft_conv", {"batch": 1, "channels": 2, "n": 4}, {"causal": True}, None),
-    "lstm": ("lstm", {"batch": 2, "t": 3, "h": 3, "e": 2}, {}, None),
-    "lstm plain": ("lstm", {"batch": 1, "t": 3, "h": 2, "e": 3}, {}, ()),
-    "gru": ("gru", {"batch": 2, "t": 3, "h": 3, "e": 2}, {}, None),
-    "gru plain": ("gru", {"batch": 1, "t": 3, "h": 2, "e": 3}, {}, ()),
+    "lstm": ("lstm", {"batch": 2, "t": 4, "h": 3, "e": 2}, {}, None),
+    "lstm plain": ("lstm", {"batch": 1, "t": 4, "h": 2, "e": 3}, {}, ()),
+    "gru": ("gru", {"batch": 2, "t": 4, "h": 3, "e": 2}, {}, None),
+    "gru plain": ("gru", {"batch": 1, "t": 4, "h": 2, "e": 3}, {}, ()),
     "sum_square": ("sum_square", {"n": 13}, {}, None),
     "generated_dot_product": ("generated_dot_product", {"n": 13}, {}, None),
     "accumulate_buffer": ("accumulate_buffer", {"n": 5, "d": 7}, {}, None),
@@ -120,6 +120,9 @@ def _loops(graph: Graph, draw: random.Random) -> Schedule:
     points = draw.choice((0.0, 0.1, 0.4))
     for axis, extent in graph.axes.items():
         if axis in recurrent:
+            if draw.random() < 0.4:
+                tile[axis] = draw.choice([n for n in range(1, extent + 1) if extent % n == 0])
+                time.append(f"{axis}.o")
             time.append(axis)
             continue
         if draw.random() < tiles:
@@ -128,7 +131,10 @@ def _loops(graph: Graph, draw: random.Random) -> Schedule:
         (time if draw.random() < points else inner).append(axis)
     draw.shuffle(time)
     if draw.random() < 0.7:
-        time.sort(key=lambda digit: digit not in recurrent)
+        time.sort(key=lambda digit: digit.removesuffix(".o") not in recurrent)
+    for axis in sorted(recurrent & tile.keys()) if draw.random() < 0.9 else ():
+        places = sorted((time.index(f"{axis}.o"), time.index(axis)))
+        time[places[0]], time[places[1]] = f"{axis}.o", axis
     draw.shuffle(inner)
     if draw.random() < 0.3:
         inner = inner[: draw.randint(0, len(inner))]

@@ -6,7 +6,11 @@ import hwspecs
 from dataflow.kernels import KERNELS, build
 from dataflow.schedule import Schedule, ScheduleError
 from dataflow.sim import simulate
+from dataflow.streams import stream
 from mapping import MappingError, default_schedule, map_graph
+from mapping.default_schedule import candidates
+from mapping.partition import partition
+from mapping.resources import busy_cycles, needs
 
 SMALL = [name for name in KERNELS if name not in ("fft_conv",)]
 
@@ -66,6 +70,30 @@ def test_shortage_of_generators_is_told_as_such() -> None:
 def test_small_products_fit_a_machine_of_two_memory_units(sizes: tuple[int, int, int]) -> None:
     graph = build("gemm", dict(zip("ijk", sizes, strict=True)))
     assert map_graph(graph, hwspecs.load("tiny")).program.units
+
+
+def test_no_other_number_of_copies_fits_and_is_faster() -> None:
+    # 18 copies of each product take 3 memory units a copy for its weights and all 384 but 14;
+    # 19 to 24 do not fit, 25 and 26 take 2 a copy and do.
+    graph, machine = build("gru", {"h": 2048, "t": 1500}), hwspecs.load("plasticine_rnn")
+    best = candidates(graph, machine)[0]
+    products = {name for name, node in best.schedule.nodes.items() if node.unroll}
+    assert len(products) == 6
+    fitting = {}
+    for copies in range(1, 33):
+        nodes = {
+            name: node.model_copy(update={"unroll": {"h": copies} if name in products else {}})
+            for name, node in best.schedule.nodes.items()
+        }
+        schedule = best.schedule.model_copy(update={"nodes": nodes})
+        made = stream(graph, schedule, machine.compute.lanes, machine.compute.fifo_depth_beats)
+        groups = partition(made, machine)
+        if needs(made, groups, machine).fits(machine):
+            fitting[copies] = max(busy_cycles(made, group, machine) for group in groups)
+    assert {18, 26} <= set(fitting)
+    assert not {20, 24} & set(fitting)
+    (chosen,) = {best.schedule.nodes[name].unroll["h"] for name in products}
+    assert fitting[chosen] == min(fitting.values())
 
 
 def test_more_lanes_than_the_machine_has_are_refused_with_their_place() -> None:

@@ -51,11 +51,12 @@ def test_digits_that_do_not_fit_are_refused_by_name(text, fault) -> None:
     assert fault in str(caught.value)
 
 
-def test_digits_of_a_recurrence_are_time_and_whole() -> None:
+def test_digits_of_a_recurrence_are_time_in_the_order_of_its_points() -> None:
     with pytest.raises(ScheduleError, match="must name t: it carries a recurrence"):
         digits(running_sum(), "{}")
-    with pytest.raises(ScheduleError, match="must not be tiled: t carries a recurrence"):
-        digits(running_sum(), "{tile: {t: 2}, time: [t.o, t]}")
+    with pytest.raises(ScheduleError, match=r"must name t\.o before t: t carries a recurrence"):
+        digits(running_sum(), "{tile: {t: 2}, time: [t, t.o]}")
+    assert digits(running_sum(), "{tile: {t: 2}, time: [t.o, t]}").of_axis["t"] == ("t.o", "t")
 
 
 def test_digits_report_every_fault_at_once() -> None:

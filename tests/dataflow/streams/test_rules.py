@@ -18,6 +18,16 @@ ONLINE = kernels.build("softmax", {"rows": 3, "n": 6}, {"block": 2}, rewrites=("
             "{time: [t], nodes: {y: {unroll: {t: 2}}}}",
             "nodes.y.unroll.t must be 1, got 2; y of one point of it needs the point before",
         ),
+        (
+            running_sum(),
+            "{tile: {t: 2}, time: [t.o, t], nodes: {y: {unroll: {t.o: 2}}}}",
+            "nodes.y.unroll.t.o must be 1, got 2; y of one point of it needs the point before",
+        ),
+        (
+            running_sum(),
+            "{tile: {t: 2}, time: [t.o, h, t]}",
+            "time must name h before t.o or after t; y of one point of t needs the point before",
+        ),
         (LSTM, "{time: [k, t]}", "time must name t before k: at each t uy adds up over it"),
         (LSTM, "{time: [g, t]}", "must leave t outside the tiles of"),
         (
