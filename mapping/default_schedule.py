@@ -6,12 +6,14 @@ How it is found, in order:
    stages are used least. A node for which another axis is strictly cheaper takes that one.
    On a machine with systolic arrays each tiling is also tried with the largest products on them.
 2. Tiles. Axes that no node reduces and most nodes have are time: tiled in several sizes, each
-   tried. Axes of recurrences run inside them. Everything else stays whole inside the tile, and is
-   tiled too where scratchpads would not hold it.
+   tried. Axes of recurrences run inside them, in blocks where the weights do not fit on chip.
+   Everything else stays whole inside the tile, and is tiled too where scratchpads would not hold
+   it.
 3. Loads. A tensor that would be loaded again and again is kept on chip where that pays.
 4. Copies. For a number of cycles aimed at, every node gets as many points packed in a firing and as
    many units as it needs, time digits shared out first over whole pipelines; the least number of
-   cycles that fits the machine is found by bisection.
+   cycles that fits the machine is found by bisection. From the best of all on smaller numbers are
+   tried one after the other, as more copies may fill whole memory units better.
 
 The measure is the cycles until the first tiles are loaded, plus those until a first tile has passed
 through all scratchpads on its way, plus the busiest of all parts, plus those until the last tile is
