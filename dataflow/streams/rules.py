@@ -1,8 +1,8 @@
 """Rules that loops, copies and channels must keep together; each breach is a fault with its place.
 
 * A recurrence runs point by point: what goes round in it is neither copied over its axis, nor
-  collected along it in a tile, nor added up over a loop outside it. Its axis may be cut into blocks,
-  whose loop its own nodes then have right outside the one over points.
+  collected along it in a tile, nor added up over a loop outside it. Its axis may be cut into
+  blocks, whose loop its own nodes then have right outside the one over points.
 * No more copies or packed points of a digit than it has groups of lanes.
 * An axis of which the last point is wanted has no points past it, of uneven copies or tiles.
 * Copies that meet at a scratchpad over a loop outside its tile: as many on either side, or one
