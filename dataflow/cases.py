@@ -85,7 +85,7 @@ def _turns(case: Case, digit: str) -> int:
     """Turns of a loop without copies: over the tiles of an axis, or inside one a lane each."""
     axis, mark, _ = digit.partition(".o")
     size, tile = case.sizes[axis], case.tile.get(axis, case.sizes[axis])
-    return -(-size // tile) if mark else -(-tile // _lanes(case, axis))
+    return -(-size // tile) if mark else -(-tile // _lanes(case, axis, "compute"))
 
 
 def _unroll(case: Case, *digits: str) -> dict[str, int]:

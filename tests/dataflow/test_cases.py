@@ -107,10 +107,11 @@ def test_case_leaves_out_copies_beyond_the_turns_of_their_loop() -> None:
 
 
 def test_case_of_an_outer_product_copies_the_loops_inside_its_tiles() -> None:
-    unroll = {"i.o": 2, "i": 2}
+    unroll = {"i.o": 2, "i": 2, "j": 3}
     row = case("outer_product", {"i": 64, "j": 64}, {"i": 16, "j": 32}, unroll, {"compute:j": 16})
     made = stream(*case_schedule(row))
-    assert dict(made.by_name["c"].unroll) == {"i.o": 2, "i": 2}
+    # 32 points of j are 2 turns of 16 lanes
+    assert dict(made.by_name["c"].unroll) == {"i.o": 2, "i": 2, "j": 2}
     assert dict(made.by_name["store c"].unroll) == {"i.o": 2}
 
 
