@@ -42,8 +42,11 @@ def map_graph(graph: Graph, machine: Machine, schedule: Schedule | None = None) 
     """Map `graph` onto `machine`, by `schedule` or by the default one.
 
     Raises ScheduleError where the schedule does not fit the graph, MappingError where the machine
-    runs out of something: what, by how much, and what would fit.
+    runs out of something: what, by how much, and what would fit; or where an axis has no points.
     """
+    if empty := [axis for axis, extent in graph.axes.items() if extent < 1]:
+        rule = "extent must be at least 1 to run on a machine, got 0"
+        raise MappingError("\n".join(f"graph {graph.name}, axis {axis}: {rule}" for axis in empty))
     if schedule is not None:
         return _laid_out(graph, machine, schedule)
     chosen = candidates(graph, machine)[0]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dataflow.graph import Builder
 from dataflow.reference import evaluate
 from dataflow.schedule import Schedule, ScheduleError
 from dataflow.sim import simulate
@@ -67,6 +68,15 @@ def test_map_refuses_more_transfers_than_there_are_generators() -> None:
 def test_map_refuses_a_schedule_that_does_not_fit_the_graph() -> None:
     with pytest.raises(ScheduleError, match="must be a digit of the kernel"):
         map_graph(gemm(), PLASTICINE, Schedule(time=("q",)))
+
+
+def test_map_refuses_axes_without_points_by_name() -> None:
+    g = Builder("empty", i=4, j=0)
+    g.output("y", g.map("exp", g.input("x", "i j")))
+    with pytest.raises(MappingError) as caught:
+        map_graph(g.build(), load("plasticine"))
+    rule = "graph empty, axis j: extent must be at least 1 to run on a machine, got 0"
+    assert str(caught.value) == rule
 
 
 def test_map_of_what_no_default_fits_says_what_the_smallest_needs() -> None:
