@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from dataflow.errors import did_you_mean
-from dataflow.kernels import build
+from dataflow.kernels import KernelError, build
 from dataflow.nodes import Graph
 from dataflow.schedule import ChannelSchedule, NodeSchedule, Schedule
 from dataflow.validate import Case, CaseError
@@ -37,14 +37,17 @@ def case_schedule(case: Case) -> tuple[Graph, Schedule]:
     """Return the graph of a case and its schedule.
 
     An axis without a tile is one tile; copies of a loop beyond its turns have nothing to do and are
-    left out. Raises CaseError, with the row's place, where the kernel has no schedule or the row
-    names an axis or a loop that it does not have.
+    left out. Raises CaseError, with the row's place, where the kernel has no schedule or does not
+    take the sizes, or the row names an axis or a loop that it does not have.
     """
     if case.kernel not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise CaseError(f"{case.where}: kernel must be one with a schedule ({known})")
     family = FAMILIES[case.kernel]
-    graph = build(case.kernel, case.sizes)
+    try:
+        graph = build(case.kernel, case.sizes)
+    except KernelError as error:
+        raise CaseError([f"{case.where}: sizes: {fault}" for fault in error.faults]) from error
     if faults := [*_unknown(case, family)]:
         raise CaseError(faults)
     sizes = dict(graph.axes)

@@ -34,8 +34,10 @@ from dataflow.errors import FaultsError
 from hwspecs import Located, check, read, write
 from hwspecs.machine import Banking, Dataflow
 
+MOST = 2**31
+"""The largest count of a schedule."""
 Digit = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Count = Annotated[int, Field(strict=True, ge=1, le=2**31)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST)]
 Counts = Annotated[dict[Digit, Count], Field(max_length=64)]
 Digits = Annotated[tuple[Digit, ...], Field(max_length=64)]
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from dataflow.errors import FaultsError, did_you_mean
 from dataflow.kernels import KERNELS
+from dataflow.schedule import MOST
 
 COLUMNS = ("case", "kernel", "sizes", "tile", "unroll", "vector", "reference_cycles")
 UNITS = ("reference_pcus", "reference_pmus")
@@ -95,21 +96,18 @@ def published() -> Path:
 def read_cases(path: Path) -> tuple[Case, ...]:
     """Return the cases of a CSV file; CaseError with every fault, each with row and column."""
     text = _read_text(path)
-    reader = csv.DictReader(io.StringIO(text), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        header = list(reader.fieldnames or [])
-        faults = [
-            f"{path}:1: column {name} must be given, got none; {did_you_mean(name, header)}"
-            for name in COLUMNS
-            if name not in header
-        ]
+        reader.fieldnames = header = [name.strip() for name in reader.fieldnames or ()]
+        faults = _header_faults(f"{path}:1", header)
         if faults:
             raise CaseError(faults)
         cases: list[Case] = []
         for row in reader:
             cases += _case(row, f"{path}:{reader.line_num}", faults)
     except csv.Error as error:
-        raise CaseError(f"{path}:{reader.line_num}: it must be CSV, got: {error}") from error
+        line = max(reader.line_num, 1)  # the reader counts a line once it has ended
+        raise CaseError(f"{path}:{line}: it must be CSV, got: {error}") from error
     names = [case.name for case in cases]
     for case in cases:
         if names.count(case.name) > 1:
@@ -119,6 +117,20 @@ def read_cases(path: Path) -> tuple[Case, ...]:
     if faults:
         raise CaseError(faults)
     return tuple(cases)
+
+
+def _header_faults(where: str, header: list[str]) -> list[str]:
+    if not any(header):
+        return [f"{where}: it must name the columns {', '.join(COLUMNS)}, got an empty line"]
+    faults = [
+        f"{where}: column {name} must be given, got none; {did_you_mean(name, header)}"
+        for name in COLUMNS
+        if name not in header
+    ]
+    for name in dict.fromkeys(name for name in header if name in (*COLUMNS, *UNITS)):
+        if header.count(name) > 1:
+            faults.append(f"{where}: column {name} must be given once, got {header.count(name)}")
+    return faults
 
 
 def _read_text(path: Path) -> str:
@@ -193,6 +205,8 @@ def _counts(text: str, where: str, faults: list[str]) -> dict[str, int]:
         name, mark, count = part.partition("=") if "=" in part else part.partition(":")
         if not (name and mark and _is_count(count)):
             faults.append(f"{where} must hold name=count, count >= 1, got {part!r}")
+        elif int(count) > MOST:
+            faults.append(f"{where} must hold counts of at most {MOST}, got {part!r}")
         elif name in found:
             faults.append(f"{where} must name {name} once, got it twice")
         else:

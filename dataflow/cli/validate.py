@@ -76,7 +76,7 @@ def _layers(machine: Machine, names: list[str], engine: str) -> tuple[list[Any],
 
 
 def _cases(cases: str, machine: Machine, names: list[str], engine: str) -> tuple[list[Any], bool]:
-    """The cases of a list beside ours."""
+    """The cases of a list beside ours; all rows have a schedule before the first one runs."""
     from dataflow.errors import did_you_mean
     from dataflow.request import RequestError
     from dataflow.validate import Comparison, published, read_cases
@@ -87,9 +87,25 @@ def _cases(cases: str, machine: Machine, names: list[str], engine: str) -> tuple
         rule = f"must be {TUNGSTEN}, {DEEPBENCH} or a .csv list"
         raise RequestError(f"CASES: it {rule}, got {cases!r}; {hint}")
     chosen = _chosen({case.name: case for case in read_cases(path)}, names, str(path))
+    _check_schedules(chosen)
     return _until_stopped(
         chosen, lambda case: Comparison.of(case, _measured(case, machine, engine))
     )
+
+
+def _check_schedules(cases: Iterable[Case]) -> None:
+    """Refuse rows that no schedule can be made of, all in one CaseError."""
+    from dataflow.cases import case_schedule
+    from dataflow.validate import CaseError
+
+    faults: list[str] = []
+    for case in cases:
+        try:
+            case_schedule(case)
+        except CaseError as error:
+            faults += error.faults
+    if faults:
+        raise CaseError(faults)
 
 
 def _until_stopped(
@@ -123,16 +139,26 @@ def _chosen(rows: dict[str, Row], names: Sequence[str], source: str) -> list[Row
 
 
 def _measured(case: Case, machine: Machine, engine: str) -> Measured:
-    """Cycles and units of a case on a machine, by the schedule it was published with."""
+    """Cycles and units of a case on a machine, by the schedule it was published with.
+
+    Raises CaseError, with the row's place, where it does not fit the machine or cannot run there.
+    """
     from dataflow.cases import case_schedule
-    from dataflow.sim import simulate
-    from dataflow.validate import Measured
+    from dataflow.schedule import ScheduleError
+    from dataflow.sim import DeadlockError, simulate
+    from dataflow.validate import CaseError, Measured
     from mapping import map_graph
+    from mapping.errors import MappingError
 
     graph, schedule = case_schedule(case)
-    program = map_graph(graph, machine, schedule).program
+    try:
+        program = map_graph(graph, machine, schedule).program
+        cycles = simulate(program, None, values=False, engine=engine).cycles
+    except (ScheduleError, MappingError, DeadlockError) as error:
+        place = f"{case.where}: case {case.name}"
+        raise CaseError([f"{place}: {fault}" for fault in str(error).splitlines()]) from error
     return Measured(
-        simulate(program, None, values=False, engine=engine).cycles,
+        cycles,
         sum(unit.cells for unit in program.units if unit.kind == "compute"),
         sum(pad.cells for pad in program.scratchpads),
     )

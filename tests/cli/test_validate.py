@@ -1,5 +1,7 @@
 """`tileloom validate`: both published sets, as tables and as JSON, and what the user stops."""
 
+from pathlib import Path
+
 import pytest
 
 from dataflow.cli import validate
@@ -56,6 +58,45 @@ def test_validate_deepbench_prints_a_table(tileloom, monkeypatch) -> None:
     assert "compute 75%" in outcome.out
     assert "latency 96%" in outcome.out
     assert "outside" in outcome.out
+
+
+HEADER = "case,kernel,sizes,tile,unroll,vector,reference_cycles\n"
+GOOD = "A,sum_square,n=64,-,-,n=16,99\n"
+
+
+def _list(folder: Path, rows: str) -> Path:
+    path = folder / "cases.csv"
+    path.write_text(HEADER + rows)
+    return path
+
+
+def test_validate_names_every_row_without_a_schedule_before_it_runs_one(
+    tileloom, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(validate, "_measured", _interrupt)
+    rows = "B,softmax,-,-,-,-,9\nC,gemm,i=8 q=8,-,-,-,9\nD,gemm,i=8,-,l.o=2,-,9\n"
+    path = _list(tmp_path, GOOD + rows)
+    outcome = tileloom("validate", str(path))
+    assert (outcome.code, outcome.out) == (2, "")
+    third, fourth, fifth = outcome.err.splitlines()
+    assert third.startswith(f"{path}:3: kernel must be one with a schedule")
+    assert fourth.startswith(f"{path}:4: sizes: kernel gemm: size must be of a known axis")
+    assert fifth.startswith(f"{path}:5: unroll must name a loop of gemm, got 'l.o'")
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ("B,sum_square,n=64,-,-,n=64,9", "vector.n must be at most 16, the lanes of"),
+        ("B,sum_square,n=8192,n=16,n.o=300,n=16,9", "compute units must be at most 200, got"),
+    ],
+)
+def test_validate_says_which_row_does_not_fit_the_machine(tileloom, tmp_path, row, fault) -> None:
+    path = _list(tmp_path, f"{GOOD}{row}\n")
+    outcome = tileloom("validate", str(path))
+    assert outcome.code == 2
+    assert all(line.startswith(f"{path}:3: case B: ") for line in outcome.err.splitlines())
+    assert fault in outcome.err
 
 
 def test_validate_interrupted_prints_the_cases_that_finished(tileloom, monkeypatch) -> None:

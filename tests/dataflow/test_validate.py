@@ -87,6 +87,32 @@ def test_read_cases_names_the_missing_column(tmp_path: Path) -> None:
     assert fault == "cases.csv:1: column unroll must be given, got none; did you mean unrol?"
 
 
+def test_read_cases_refuses_a_column_given_twice(tmp_path: Path) -> None:
+    (fault,) = _faults(tmp_path, HEADER.replace("tile", "tile,unroll") + "A,gemm,,,-,-,-,5\n")
+    assert fault == "cases.csv:1: column unroll must be given once, got 2"
+
+
+def test_read_cases_of_an_empty_file_is_one_fault(tmp_path: Path) -> None:
+    (fault,) = _faults(tmp_path, "")
+    assert fault.startswith("cases.csv:1: it must name the columns case, kernel, sizes")
+
+
+def test_read_cases_takes_spaces_round_the_columns_and_any_end_of_line(tmp_path: Path) -> None:
+    plain = HEADER + "A,gemm,i=8 j=8 k=8,-,-,k=4,99\n"
+    expected = read_cases(_file(tmp_path, plain))
+    path = tmp_path / "cases.csv"
+    for text in (plain.replace(",", " , "), plain.replace("\n", "\r"), plain.replace("\n", "\r\n")):
+        path.write_bytes(text.encode())
+        assert read_cases(path) == expected
+
+
+def test_read_cases_refuses_counts_that_no_schedule_takes(tmp_path: Path) -> None:
+    row = "A,gemm,i=2147483649 j=8 k=8,-,i.o=2147483648,k=8,5\n"
+    (fault,) = _faults(tmp_path, HEADER + row)
+    where = "cases.csv:2: sizes must hold counts of at most 2147483648"
+    assert fault == f"{where}, got 'i=2147483649'"
+
+
 def test_read_cases_counts_the_columns_of_a_row(tmp_path: Path) -> None:
     assert _faults(tmp_path, HEADER + "A,gemm,i=8\n") == ("cases.csv:2: columns must be 7, got 3",)
 
