@@ -122,6 +122,11 @@ class Schedule(_Part):
         """The schedule as text that `from_yaml` reads back to an equal one."""
         return write(self.as_data())
 
+    @property
+    def read_at(self) -> int:
+        """Tells schedules apart that were read from different texts, for as long as they live."""
+        return id(self._located)
+
     def as_data(self) -> dict[str, Any]:
         """Plain dicts and lists, what equals its default left out."""
         data = self.model_dump(exclude_defaults=True, exclude_none=True)

@@ -38,8 +38,15 @@ class Mapping:
     bound: Bound
 
 
-def map_graph(graph: Graph, machine: Machine, schedule: Schedule | None = None) -> Mapping:
+def map_graph(
+    graph: Graph,
+    machine: Machine,
+    schedule: Schedule | None = None,
+    known: Mapping | None = None,
+) -> Mapping:
     """Map `graph` onto `machine`, by `schedule` or by the default one.
+
+    known: a mapping of `graph` onto `machine`, returned where the default schedule is its own.
 
     Raises ScheduleError where the schedule does not fit the graph, MappingError where the machine
     runs out of something: what, by how much, and what would fit; or where an axis has no points.
@@ -52,6 +59,8 @@ def map_graph(graph: Graph, machine: Machine, schedule: Schedule | None = None) 
     chosen = candidates(graph, machine)[0]
     refused: MappingError | None = None
     for _ in range(LAYOUTS):
+        if known and known.schedule == chosen.schedule:
+            return known
         try:
             return _laid_out(graph, machine, chosen.schedule)
         except MappingError as error:

@@ -147,6 +147,8 @@ class _Partition:
         self.stages = {n: stages_of(made, made.by_name[n], machine) for n in self.order}
         self.trees = {n: tree_of(made, made.by_name[n], machine) for n in self.order}
         self.place = {name: i for i, name in enumerate(self.order)}
+        nodes = [made.by_name[name] for name in self.order]
+        self.loops = {node.name: self._turning(node, node.loops) for node in nodes}
 
     def run(self) -> tuple[Group, ...]:
         for name in self.order:
@@ -184,16 +186,10 @@ class _Partition:
             return False
         if dict(source.unroll) != dict(target.unroll):
             return False
-        return self._emission(source) == self._loops(target)
-
-    def _loops(self, node: StreamNode) -> list[tuple[str, int, int]]:
-        """Loops with their trips and grain, and what is packed, single trips left out."""
-        return self._turning(node, node.loops)
-
-    def _emission(self, node: StreamNode) -> list[tuple[str, int, int]]:
-        return self._turning(node, node.emission)
+        return self._turning(source, source.emission) == self.loops[target.name]
 
     def _turning(self, node: StreamNode, digits: Iterable[str]) -> list[tuple[str, int, int]]:
+        """Loops with their trips and grain, and what is packed, single trips left out."""
         found = []
         for digit in digits:
             trips = self.made.trips(node, digit)
@@ -208,8 +204,8 @@ class _Partition:
         if any(self.trees[name][0] > 1 for name in names):
             return False
         inside = set(names)
-        mains = [n for n in names if len(self._loops(self.made.by_name[n])) == self._deepest(names)]
-        if len({tuple(self._loops(self.made.by_name[n])) for n in mains}) > 1:
+        deepest = max(len(self.loops[name]) for name in names)
+        if len({tuple(self.loops[n]) for n in names if len(self.loops[n]) == deepest}) > 1:
             return False
         if any(self.made.by_name[n].domain != self.made.by_name[names[0]].domain for n in names):
             return False
@@ -220,9 +216,6 @@ class _Partition:
                 if not self._streams(edge):
                     return False
         return not self._leaves_and_returns(inside) and self._within(self._ports(names), 1)
-
-    def _deepest(self, names: tuple[str, ...]) -> int:
-        return max(len(self._loops(self.made.by_name[n])) for n in names)
 
     def _leaves_and_returns(self, inside: set[str]) -> bool:
         """Whether a path leaves the group and comes back before the unit can go on: at the same
@@ -298,7 +291,7 @@ class _Partition:
 
     def _group(self, names: tuple[str, ...]) -> Group:
         stages = sum(self.stages[name] for name in names)
-        main = max(names, key=lambda name: len(self._loops(self.made.by_name[name])))
+        main = max(names, key=lambda name: len(self.loops[name]))
         chained = -(-stages // self.machine.compute.stages)
         joined, levels = self.trees[main]
         cells = max(chained, joined)

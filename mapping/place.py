@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -38,6 +40,11 @@ _RESOURCES = {
 }
 _SITES = ("compute", "array", "memory")
 _BLOCK_KINDS = {"compute": "compute", "load": "edge", "store": "edge", "host": "host"}
+
+Wires = tuple[tuple[tuple[int, float], ...], ...]
+"""For each cell, the cells it is wired to and how strongly."""
+Pool = tuple[tuple[str, tuple[Site, ...]], ...]
+"""The sites of each kind of block."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +172,21 @@ def place(program: Program, seed: int = 0) -> Program:
         "edge": edge_sites(machine),
     }
     _check_room(program, {kind: len(sites) for kind, sites in pool.items()})
-    layout = _Layout(program, pool)
+    span = max(machine.grid.rows, machine.grid.columns)
+    found = _sites(blocks(program), _wires(program), tuple(pool.items()), span, seed)
+    return dataclasses.replace(program, sites=dict(found))
+
+
+@lru_cache(maxsize=32)
+def _sites(
+    placed: tuple[Block, ...], near: Wires, pool: Pool, span: int, seed: int
+) -> tuple[tuple[str, tuple[Site, ...]], ...]:
+    """The sites of each block. Programs that differ in what no placement sees share them, as those
+    for machines that differ in a latency."""
+    layout = _Layout(placed, near, pool, span)
     layout.start()
     layout.improve(random.Random(seed))
-    return dataclasses.replace(program, sites=layout.sites())
+    return tuple(layout.sites().items())
 
 
 def _check_room(program: Program, available: dict[str, int]) -> None:
@@ -183,6 +201,39 @@ def _check_room(program: Program, available: dict[str, int]) -> None:
     refuse(faults)
 
 
+def _wires(program: Program) -> Wires:
+    """For each cell, the cells it is wired to and how strongly."""
+    placed = blocks(program)
+    first = _first_cells(placed)
+    pull: list[dict[int, float]] = [{} for block in placed for _ in range(block.cells)]
+
+    def join(a: int, b: int, strength: float) -> None:
+        if a != b:
+            pull[a][b] = pull[a].get(b, 0.0) + strength
+            pull[b][a] = pull[b].get(a, 0.0) + strength
+
+    for block in placed:
+        start = first[block.name]
+        for cell in range(start, start + block.cells - 1):
+            join(cell, cell + 1, CHAIN_PULL)
+    place_of = ends(program)
+    for channel in program.channels:
+        source, sink = place_of[channel.writer], place_of[channel.reader]
+        if not is_local(source, sink):
+            leave = first[source.block] + source.leave
+            join(leave, first[sink.block] + sink.enter, channel.wires)
+    for pad, served in held_by(program).items():
+        for name in served:
+            join(first[pad], first[place_of[name].block] + place_of[name].leave, 1.0)
+    return tuple(tuple(others.items()) for others in pull)
+
+
+def _first_cells(placed: tuple[Block, ...]) -> dict[str, int]:
+    """The number of each block's first cell."""
+    ends_at = itertools.accumulate((block.cells for block in placed), initial=0)
+    return {block.name: cell for block, cell in zip(placed, ends_at, strict=False)}
+
+
 class _Layout:
     """The cells of all blocks on the sites of their kind, while a placement is worked out.
 
@@ -190,14 +241,11 @@ class _Layout:
     slot or -1. Each slot belongs to one kind; slots of the edge may share a site.
     """
 
-    def __init__(self, program: Program, pool: dict[str, tuple[Site, ...]]) -> None:
-        self.blocks = blocks(program)
-        self.first: dict[str, int] = {}
-        self.kind: list[str] = []
-        for block in self.blocks:
-            self.first[block.name] = len(self.kind)
-            self.kind += [block.kind] * block.cells
-        self.pool = {**pool, "host": (HOST_SITE,) * self.kind.count("host")}
+    def __init__(self, placed: tuple[Block, ...], near: Wires, pool: Pool, span: int) -> None:
+        self.blocks, self.near, self.span = placed, near, span
+        self.first = _first_cells(placed)
+        self.kind = [block.kind for block in placed for _ in range(block.cells)]
+        self.pool = {**dict(pool), "host": (HOST_SITE,) * self.kind.count("host")}
         self.slot_range: dict[str, range] = {}
         self.row: list[int] = []
         self.column: list[int] = []
@@ -212,32 +260,6 @@ class _Layout:
         }
         self.at = [-1] * len(self.kind)
         self.held = [-1] * len(self.row)
-        self.near = self._wires(program)
-        self.span = max(program.machine.grid.rows, program.machine.grid.columns)
-
-    def _wires(self, program: Program) -> list[list[tuple[int, float]]]:
-        """For each cell, the cells it is wired to and how strongly."""
-        pull: list[dict[int, float]] = [{} for _ in self.kind]
-
-        def join(a: int, b: int, strength: float) -> None:
-            if a != b:
-                pull[a][b] = pull[a].get(b, 0.0) + strength
-                pull[b][a] = pull[b].get(a, 0.0) + strength
-
-        for block in self.blocks:
-            start = self.first[block.name]
-            for cell in range(start, start + block.cells - 1):
-                join(cell, cell + 1, CHAIN_PULL)
-        place_of = ends(program)
-        for channel in program.channels:
-            source, sink = place_of[channel.writer], place_of[channel.reader]
-            if not is_local(source, sink):
-                leave = self.first[source.block] + source.leave
-                join(leave, self.first[sink.block] + sink.enter, channel.wires)
-        for pad, served in held_by(program).items():
-            for name in served:
-                join(self.first[pad], self.first[place_of[name].block] + place_of[name].leave, 1.0)
-        return [list(others.items()) for others in pull]
 
     def start(self) -> None:
         """Put each cell, the one wired most to those placed first, at the cheapest free slot."""

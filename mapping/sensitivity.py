@@ -48,8 +48,8 @@ def _gain(mapped: Mapping, variant: Variant, cycles_of: Cycles, anew: bool) -> G
     cycles, fault = _run(kept, fault, cycles_of)
     if not anew:
         return Gain(variant, cycles, None, clock_hz, fault)
-    chosen, why = _laid_out(lambda: map_graph(program.graph, variant.machine))
-    if kept and chosen and chosen.schedule == kept.schedule:
+    chosen, why = _laid_out(lambda: map_graph(program.graph, variant.machine, known=kept))
+    if kept and chosen is kept:
         return Gain(variant, cycles, cycles, clock_hz, fault, fault)
     again, why = _run(chosen, why, cycles_of)
     return Gain(variant, cycles, again, clock_hz, fault, why)

@@ -18,7 +18,8 @@ How much a channel holds is worked out in `dataflow/streams/depths.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from dataflow.errors import did_you_mean
 from dataflow.index import affine
@@ -41,12 +42,37 @@ def stream(graph: Graph, schedule: Schedule, lanes: int = 16, fifo_beats: int = 
     lanes: elements of a beat of an off-chip transfer that the schedule does not set. fifo_beats:
     what an ordinary FIFO holds. Raises ScheduleError with every fault.
     """
-    made = connected(graph, schedule, lanes)
-    return replace(made, edges=with_depths(made, fifo_beats))
+    return _stream(_Key.of(graph, schedule), lanes, fifo_beats)
 
 
 def connected(graph: Graph, schedule: Schedule, lanes: int = 16) -> StreamGraph:
     """Derive the StreamGraph up to how much its channels hold, which `stream` works out as well."""
+    return _connected(_Key.of(graph, schedule), lanes)
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A graph, known by itself, and a schedule, by what it says and where it was read, as faults
+    name their places. Searches on machines that differ little derive the same streams again."""
+
+    known_by: tuple[int, str, int]
+    graph: Graph = field(compare=False)
+    schedule: Schedule = field(compare=False)
+
+    @classmethod
+    def of(cls, graph: Graph, schedule: Schedule) -> _Key:
+        return cls((id(graph), schedule.model_dump_json(), schedule.read_at), graph, schedule)
+
+
+@lru_cache(maxsize=512)
+def _stream(key: _Key, lanes: int, fifo_beats: int) -> StreamGraph:
+    made = _connected(key, lanes)
+    return replace(made, edges=with_depths(made, fifo_beats))
+
+
+@lru_cache(maxsize=512)
+def _connected(key: _Key, lanes: int) -> StreamGraph:
+    graph, schedule = key.graph, key.schedule
     made = streams(graph, schedule)
     nodes = {node.name: node for node in made.nodes}
     edges: list[Edge] = []

@@ -79,6 +79,24 @@ def test_map_refuses_axes_without_points_by_name() -> None:
     assert str(caught.value) == rule
 
 
+def test_map_names_places_in_the_text_at_hand_though_another_said_the_same() -> None:
+    graph = gemm()
+    for text, place in (
+        ("nodes: {c: {vector: {k: 32}}}", "1:"),
+        ("\n\nnodes:\n  c: {vector: {k: 32}}", "4:"),
+    ):
+        with pytest.raises(ScheduleError, match=f"^<schedule text>:{place}"):
+            map_graph(graph, load("plasticine"), Schedule.from_yaml(text))
+
+
+def test_map_returns_the_mapping_known_where_the_default_schedule_is_its_own() -> None:
+    graph, machine = gemm(), load("plasticine")
+    made = map_graph(graph, machine)
+    assert map_graph(graph, machine, known=made) is made
+    other = map_graph(graph, machine, Schedule.from_yaml("{time: [i]}"))
+    assert map_graph(graph, machine, known=other) == made
+
+
 def test_map_of_what_no_default_fits_says_what_the_smallest_needs() -> None:
     with pytest.raises(MappingError, match="attention on tiny"):
         map_graph(graph_of("attention online"), load("tiny"))

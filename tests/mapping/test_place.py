@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from dataflow.program import Scratchpad
 from hwspecs import load
 from mapping.errors import MappingError
-from mapping.place import HOST_SITE, blocks, distance, edge_sites, ends, place, wire_length
+from mapping.place import (
+    HOST_SITE,
+    _sites,
+    blocks,
+    distance,
+    edge_sites,
+    ends,
+    place,
+    wire_length,
+)
 from tests.mapping.layout_programs import Sketch, matmul_like, variant
 
 
@@ -72,6 +81,19 @@ def test_place_puts_wired_units_side_by_side():
     sketch.wire(read, sketch.unit("mac"))
     sketch.wire("mac", sketch.unit("y", "store"))
     assert wire_length(place(sketch.program())) == 3
+
+
+def test_place_is_worked_out_once_for_machines_that_differ_in_a_latency():
+    machine = load("plasticine")
+    slower = machine.network.model_copy(update={"channel_cycles": 5})
+    taller = machine.grid.model_copy(update={"rows": 18})
+    _sites.cache_clear()
+    first = place(matmul_like(machine, 2, 3))
+    second = place(matmul_like(machine.model_copy(update={"network": slower}), 2, 3))
+    third = place(matmul_like(machine.model_copy(update={"grid": taller}), 2, 3))
+    assert (_sites.cache_info().hits, _sites.cache_info().misses) == (1, 2)
+    assert first.sites == second.sites
+    check_sites(third)
 
 
 def test_place_shortens_the_wires_of_a_random_order():
