@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
+
+_LONG_WORD = re.compile(r"(\S{500})\S{500,}")
 
 
 class FaultsError(ValueError):
-    """One raise for all faults of an input: `faults` holds one line each."""
+    """One raise for all faults of an input: `faults` holds one line each, words of absurd length
+    cut short."""
 
     def __init__(self, faults: str | Sequence[str]):
-        self.faults: tuple[str, ...] = (faults,) if isinstance(faults, str) else tuple(faults)
+        given = (faults,) if isinstance(faults, str) else faults
+        self.faults: tuple[str, ...] = tuple(_LONG_WORD.sub(r"\1...", fault) for fault in given)
         super().__init__("\n".join(self.faults))
 
 

@@ -155,3 +155,10 @@ def test_the_unmutated_schedule_and_command_run(tileloom, inside) -> None:
     path.write_text(SCHEDULE)
     assert tileloom(*ROOMY, "--schedule", path, "--json").code == 0
     assert tileloom(*COMMAND).code == 0
+
+
+def test_settings_of_thousands_of_digits_are_refused_in_a_line_one_can_read(tileloom) -> None:
+    outcome = tileloom("simulate", "gemm", "--set", f"i={'9' * 5000}")
+    assert outcome.code == 2
+    assert outcome.err.startswith("kernel gemm: i must be a whole number >= 1, got '999")
+    assert len(outcome.err) < 1000
