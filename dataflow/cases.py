@@ -95,6 +95,16 @@ def _unroll(case: Case, *digits: str) -> dict[str, int]:
     return {digit: case.unroll[digit] for digit in digits if digit in case.unroll}
 
 
+def _tiles(case: Case, loop: str, at: str | None = None) -> ChannelSchedule:
+    """A channel of tiles that are new at each turn of `loop`, in a scratchpad.
+
+    As in the published programs it has one buffer where the loop turns once: even where loops
+    outside turn on, the next tile then waits until this one is used.
+    """
+    once = _turns(case, loop) <= case.unroll.get(loop, 1)
+    return ChannelSchedule(locality="scratchpad", at=at, depth=1 if once else None)
+
+
 def _apart(part: str) -> dict[str, ChannelSchedule]:
     """The channel to a sum over tiles: their loop has a unit of its own, however short a tile."""
     return {f"{part}.part -> {part}": ChannelSchedule(depth=FIFO_BEATS)}
@@ -118,18 +128,18 @@ def _gemm(case: Case) -> Schedule:
         "c.part": _node({"k": lanes}, copies),
         "c": _node({"j": lanes}, outer),
         "load a": _node({"k": lanes}, _unroll(case, "i.o", "j.o", "k.o", "i")),
-        "load b": _node({"j": lanes}, _unroll(case, "i.o", "j.o", "k.o")),
+        # a b of one column lies along k
+        "load b": _node(
+            {"j" if case.sizes["j"] > 1 else "k": lanes}, _unroll(case, "i.o", "j.o", "k.o")
+        ),
         "store c": _node({"j": lanes}, outer),
     }
     channels = {
-        "b -> c.part": ChannelSchedule(at="k.o"),
-        "c.part -> c": ChannelSchedule(at="k.o"),
-        "c -> store c": ChannelSchedule(at="j.o"),
+        "a -> c.part": _tiles(case, "i"),
+        "b -> c.part": _tiles(case, "k.o", at="k.o"),
+        "c.part -> c": _tiles(case, "k.o", at="k.o"),
+        "c -> store c": _tiles(case, "j.o", at="j.o"),
     }
-    if -(-_turns(case, "k.o") // case.unroll.get("k.o", 1)) == 1:
-        # The published compiler gives one buffer only where the loop around a tile turns once.
-        for name in ("b -> c.part", "c.part -> c"):
-            channels[name] = ChannelSchedule(at="k.o", depth=1)
     return Schedule(
         tile=dict(case.tile),
         time=("i.o", "j.o", "k.o", "i"),
@@ -157,7 +167,7 @@ def _generated_dot_product(case: Case) -> Schedule:
         tile=dict(case.tile),
         time=("n.o",),
         nodes={"a": part, "square": part, "total.part": part},
-        channels={"a -> square": ChannelSchedule(locality="scratchpad"), **_apart("total")},
+        channels={"a -> square": _tiles(case, "n.o"), **_apart("total")},
     )
 
 
@@ -203,7 +213,11 @@ def _outer_product(case: Case) -> Schedule:
         time=("i.o", "j.o"),
         walk=("i", "j"),
         nodes=nodes,
-        channels={"c -> store c": ChannelSchedule(locality="scratchpad")},
+        channels={
+            "a -> c": _tiles(case, "i.o"),
+            "b -> c": _tiles(case, "j.o"),
+            "c -> store c": _tiles(case, "j.o"),
+        },
     )
 
 

@@ -49,6 +49,21 @@ def test_case_of_gemm_has_one_buffer_where_the_loop_around_it_turns_once() -> No
     assert once.channel("b", "c.part").depth == 1
 
 
+@pytest.mark.parametrize(("copies", "depth"), [(1, None), (3, None), (4, 1), (9, 1)])
+def test_case_of_an_outer_product_has_one_buffer_where_its_loop_turns_once(copies, depth) -> None:
+    sizes, tile = {"i": 64, "j": 64}, {"i": 16, "j": 16}
+    schedule = case_schedule(case("outer_product", sizes, tile, {"j.o": copies}))[1]
+    assert schedule.channel("c", "store c").depth == depth
+    assert schedule.channel("b", "c").depth == depth
+    assert schedule.channel("a", "c").depth is None
+
+
+def test_case_of_gemm_loads_a_single_column_along_itself() -> None:
+    row = case("gemm", {"i": 8, "j": 1, "k": 48}, {"k": 16}, {}, {"k": 4})
+    load = stream(*case_schedule(row)).by_name["load b"]
+    assert (load.vector, load.lanes) == ("k", 4)
+
+
 def test_case_of_a_sum_adds_up_in_lanes() -> None:
     row = case("sum_square", {"n": 1024}, {"n": 64}, {"n.o": 2}, {"n": 16})
     made = stream(*case_schedule(row))
