@@ -159,16 +159,35 @@ class _Tilings:
         return [
             node
             for node in self.computed
-            if node.op == "einsum" and axis in node.axes and node.name not in carried
+            if node.op == "einsum"
+            and axis in node.axes
+            and node.name not in carried
+            and all(free.op == "read" for _, via in self._readers(node) for free in via)
         ]
+
+    def _readers(self, node: Node, via: tuple[Node, ...] = ()) -> Iterator[tuple[Node, list[Node]]]:
+        """Nodes that compute with a value, each with what only views it on the way there."""
+        for reader in self.graph.consumers((via[-1] if via else node).name):
+            if reader.op in COMPUTED:
+                yield reader, list(via)
+            else:
+                yield from self._readers(node, (*via, reader))
 
     def _elems(self, node: Node) -> int:
         return math.prod(self.graph.extent(axis) for axis in node.axes)
 
     def _blocks(self) -> list[int]:
-        """Points of a block: they must divide the axis, whose last point may be wanted."""
-        extent = self.graph.extent(self.roles.recurrent[0])
-        found = (max(n for n in range(1, most + 1) if extent % n == 0) for most in BLOCKS)
+        """Points of a block: the most that divide the axis, where these are few about the same in
+        each block. They must divide it where its last point is wanted, which none may follow."""
+        (axis,) = self.roles.recurrent
+        extent = self.graph.extent(axis)
+        exact = any(node.op == "last" and node.axis == axis for node in self.graph.nodes)
+        found = []
+        for most in BLOCKS:
+            block = max(n for n in range(1, most + 1) if extent % n == 0)
+            if 2 * block <= most and not exact:
+                block = -(-extent // -(-extent // most))
+            found.append(block)
         return [n for n in dict.fromkeys(found) if n > 1]
 
     def _hoisted(self, block: int, outer: Mapping[str, int], ahead: list[Node]) -> Schedule:
@@ -189,7 +208,7 @@ class _Tilings:
         channels = {
             f"{node.name} -> {reader.name}": ChannelSchedule(locality="scratchpad", depth=2 * block)
             for node in ahead
-            for reader in self.graph.consumers(node.name)
+            for reader, _ in self._readers(node)
         }
         tile = {**made.tile, axis: block}
         return made.model_copy(update={"time": time, "tile": tile, "channels": channels})

@@ -87,10 +87,11 @@ def padding_faults(
     edges: Iterable[Edge],
     groups: Mapping[tuple[str, str], int],
 ) -> list[str]:
-    """Axes of which a value is taken at the last point, or at the one before, but that are padded:
-    there, the last turn of a loop would be past the end."""
+    """Axes of which a value is taken at the last point but that are padded: the last turn of a
+    loop would be past the end. A recurrence may run past it, as nothing goes back from there: its
+    state starts afresh at the first point."""
     edges = tuple(edges)
-    axes = dict.fromkeys(axis for e in edges for axis in (*e.last, e.earlier) if axis)
+    axes = dict.fromkeys(axis for e in edges for axis in e.last if axis)
     faults = []
     for digit in (digits[name] for axis in axes for name in digits.of_axis[axis]):
         reach = {name: groups.get((name, digit.name), 0) for name in nodes}

@@ -83,6 +83,14 @@ def test_rules_let_copies_divide_the_axis_of_a_recurrence() -> None:
     assert made.trips(made.by_name["p"], "n.b") == 1
 
 
+def test_rules_let_a_recurrence_run_past_its_last_point_where_no_one_wants_that() -> None:
+    # LSTM: 3 points in blocks of 2; y and c start afresh at the first point
+    made = streams(LSTM, "{tile: {t: 2}, time: [t.o, t]}")
+    assert made.trips(made.by_name["y"], "t.o") * made.trips(made.by_name["y"], "t") == 4
+    with pytest.raises(ScheduleError, match=r"tile.n.b must divide the 3 points of n.b"):
+        streams(ONLINE, "{tile: {n.b: 2}, time: [n.b.o, n.b]}")
+
+
 def test_rules_let_one_writer_deal_to_copies() -> None:
     copied = ", ".join(f"{name}: {{unroll: {{i: 2}}}}" for name in ("c", "store c"))
     made = streams(gemm(), f"{{time: [i], nodes: {{{copied}}}}}")
