@@ -340,6 +340,8 @@ def _difference(value: Array, exact: Array, unknown: float) -> Array:
     """Return |value - exact|: 0 where both are the same infinity or NaN, `unknown` where one is."""
     with np.errstate(all="ignore"):
         gap = np.abs(np.asarray(value, dtype=np.float64) - exact)
+    if np.isfinite(gap).all():  # as nearly always: a third of the passes over memory
+        return gap
     same = (value == exact) | (np.isnan(value) & np.isnan(exact))
     return np.where(same, 0.0, np.where(np.isfinite(gap), gap, unknown))
 
