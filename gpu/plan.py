@@ -286,7 +286,7 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Fetch:
-    """out = what all programs published in the step before, zeros in the first step."""
+    """out = what all programs published in the step before; in the first step anything at all."""
 
     out: Value
     tensor: str

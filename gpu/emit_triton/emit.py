@@ -204,7 +204,9 @@ class Text(Forms):
             text = " + ".join(part for part in (self.form(form, axes), self.flat(axes)) if part)
             self.put(f"{statement.out.name} = {self._as_float(f'({text})', form)}")
         elif isinstance(statement, Mask):
-            held = self.condition(statement.forms, statement.out.axes)
+            axes = statement.out.axes
+            spread = any(form.coefficient(axis) for form in statement.forms for axis in axes)
+            held = self.condition(statement.forms, axes if spread else ())
             fill = number(statement.fill)
             self.put(f"{statement.out.name} = tl.where({held}, {statement.arg.name}, {fill})")
         elif isinstance(statement, Dot):
@@ -345,11 +347,10 @@ class Text(Forms):
         shape = self.tensors[fetch.tensor].shape[1:]
         base = f"{pointer(fetch.tensor)} + ({step} + 1) % 2 * {math.prod(shape)}"
         address = self.address(fetch.tensor, fetch.index, fetch.out.axes, base, shape)
-        held = f"{step} > 0"
+        mask = ""
         if fetch.guards:
-            held = f"({self.condition(fetch.guards, fetch.out.axes)}) & ({held})"
-        text = f'tl.load({address}, mask={held}, other=0.0, cache_modifier=".cg")'
-        self.put(f"{fetch.out.name} = {text}")
+            mask = f", mask={self.condition(fetch.guards, fetch.out.axes)}, other=0.0"
+        self.put(f'{fetch.out.name} = tl.load({address}{mask}, cache_modifier=".cg")')
 
     def _dot(self, dot: Dot) -> None:
         left = self._matrix(dot.left, (dot.batch, dot.m, dot.k))
