@@ -19,7 +19,6 @@ from gpu.blocks import descriptor
 from gpu.emit_gluon.boxes import Box, box_of, swizzle
 from gpu.emit_gluon.stages import Stages, stages
 from gpu.emit_gluon.turn import turned
-from gpu.lowering.orders import operands
 from gpu.module import GpuError
 from gpu.plan import (
     ITEM_BYTES,
@@ -36,6 +35,7 @@ from gpu.plan import (
     Store,
     Value,
 )
+from gpu.uses import operands
 
 GROUP_WARPS = 4
 """Warps of a warp group, which multiplies together: PTX ISA, wgmma."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpu.lowering.orders import operands
 from gpu.plan import Dot, Load, Loop, Statement, Store, Value
+from gpu.uses import made, operands
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,6 @@ def early(body: Iterable[Statement]) -> tuple[Statement, ...]:
         order.append(chosen)
         done.update(made(chosen))
     return tuple(order)
-
-
-def made(statement: Statement) -> tuple[str, ...]:
-    """Names that a statement defines."""
-    if isinstance(statement, Loop):
-        return tuple(carried.value.name for carried in statement.carried)
-    out = getattr(statement, "out", None)
-    return (out.name,) if isinstance(out, Value) else ()
 
 
 def _needs(statement: Statement) -> set[str]:

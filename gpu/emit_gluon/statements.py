@@ -9,7 +9,6 @@ from gpu.emit_gluon.layout import Layout, buffer
 from gpu.emit_gluon.tiles import TYPES
 from gpu.emit_triton.words import FUNCTIONS as TRITON_FUNCTIONS
 from gpu.emit_triton.words import LOG2_E, REDUCTIONS, number
-from gpu.lowering.orders import operands
 from gpu.module import GpuError
 from gpu.plan import (
     Cast,
@@ -25,6 +24,7 @@ from gpu.plan import (
     Store,
     Value,
 )
+from gpu.uses import operands
 
 FUNCTIONS = {
     **{name: text.replace("tl.", "gl.") for name, text in TRITON_FUNCTIONS.items()},

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpu.emit_gluon.layout import Layout
-from gpu.emit_gluon.stages import early, made
+from gpu.emit_gluon.stages import early
 from gpu.emit_gluon.statements import Statements
 from gpu.emit_gluon.tiles import Pass, step_name
 from gpu.emit_triton.emit import Text
 from gpu.emit_triton.words import number
-from gpu.lowering.orders import operands
 from gpu.plan import Dot, Load, Loop, Statement, Value
+from gpu.uses import made, operands
 
 
 class Consumer(Statements):

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from dataflow.index import Affine
 from gpu.blocks import pointer
 from gpu.emit_gluon.layout import Layout
-from gpu.emit_gluon.stages import made
 from gpu.emit_triton.emit import Text
-from gpu.lowering.orders import operands
 from gpu.plan import Cast, Dot, Loop, Map, Mask, Permute, Reduce, Value
+from gpu.uses import made, operands
 
 TYPES = {
     "fp32": "gl.float32",

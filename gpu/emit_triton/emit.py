@@ -10,11 +10,12 @@ the whole program (its place in the grid, the loops' steps) and a part over the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from dataflow.index import Affine
-from gpu.blocks import arguments, block_of, pointer
-from gpu.emit_triton.forms import Forms
+from gpu.blocks import arguments
+from gpu.emit_triton.accesses import Accesses
 from gpu.emit_triton.held import Widen, held_narrow
 from gpu.emit_triton.words import (
     DOT_PRECISION,
@@ -22,13 +23,14 @@ from gpu.emit_triton.words import (
     LOG2_E,
     REDUCTIONS,
     TYPES,
+    combine,
     lane_of,
     number,
     program_of,
     step_of,
     subscript,
 )
-from gpu.lowering.orders import operands
+from gpu.lowering.ahead import alike
 from gpu.plan import (
     Barrier,
     Bound,
@@ -52,6 +54,7 @@ from gpu.plan import (
     Unstack,
     Value,
 )
+from gpu.uses import operands
 
 HEAD = '''"""Generated from the graph {name} at {precision}: change the graph or the schedule."""
 
@@ -102,11 +105,13 @@ def source(plan: Plan, interpreted: bool = False) -> str:
     """
     functions = [Text(plan, held_narrow(kernel), interpreted).function() for kernel in plan.kernels]
     helpers = [text for name, text in HELPERS.items() if any(f"{name}(" in f for f in functions)]
+    together = {found for f in functions for found in re.findall(r"_(sum|max|min)_(\d+)\)", f)}
+    helpers += [combine(fn, int(count)) for fn, count in sorted(together)]
     head = HEAD.format(name=plan.name, precision=plan.precision)
     return "\n\n".join([head, *helpers, *functions])
 
 
-class Text(Forms):
+class Text(Accesses):
     """The lines of one kernel."""
 
     def __init__(self, plan: Plan, kernel: Kernel, interpreted: bool):
@@ -185,8 +190,11 @@ class Text(Forms):
     # --- statements ---------------------------------------------------------------------------
 
     def _body(self, body: Sequence[Statement], free: tuple[str, ...] = ()) -> None:
-        for statement in body:
-            if isinstance(statement, Loop):
+        for statements in self._runs(body):
+            statement = statements[0]
+            if len(statements) > 1:
+                self._reduce_together([s for s in statements if isinstance(s, Reduce)])
+            elif isinstance(statement, Loop):
                 self._loop(statement)
             elif isinstance(statement, Mask) and statement.out.name in free:
                 self.put(f"{statement.out.name} = {statement.arg.name}")
@@ -196,9 +204,23 @@ class Text(Forms):
             else:
                 self._other(statement)
 
+    def _runs(self, body: Sequence[Statement]) -> list[list[Statement]]:
+        """Statements one by one, but sums that stand side by side and are alike together.
+
+        Not for the interpreter, which reduces several tiles at once number by number.
+        """
+        runs: list[list[Statement]] = []
+        for statement in body:
+            last = runs[-1][0] if runs else None
+            if isinstance(last, Reduce) and alike(statement, last) and not self.interpreted:
+                runs[-1].append(statement)
+            else:
+                runs.append([statement])
+        return runs
+
     def _other(self, statement: Statement) -> None:
         if isinstance(statement, Load):
-            self.put(f"{statement.out.name} = {self._load(statement)}")
+            self.put(f"{statement.out.name} = {self.load(statement)}")
         elif isinstance(statement, Form):
             form, axes = statement.form, statement.out.axes
             text = " + ".join(part for part in (self.form(form, axes), self.flat(axes)) if part)
@@ -224,13 +246,13 @@ class Text(Forms):
         elif isinstance(statement, Cast):
             self._cast(statement)
         elif isinstance(statement, Store):
-            self._store(statement)
+            self.store(statement)
         elif isinstance(statement, Publish):
-            self._publish(statement)
+            self.publish(statement)
         elif isinstance(statement, Barrier):
-            self._barrier(statement)
+            self.barrier(statement)
         elif isinstance(statement, Fetch):
-            self._fetch(statement)
+            self.fetch(statement)
 
     def _as_float(self, text: str, form: Affine) -> str:
         return f"{text}.to(tl.float32)" if form.symbols() else number(float(form.constant))
@@ -281,35 +303,6 @@ class Text(Forms):
         count = f"tl.where({form} < 0, 0, ({form}) // {bound.step} + {bound.plus})"
         return f"tl.minimum({count}, {steps})"
 
-    def _load(self, load: Load) -> str:
-        moved = block_of(self.tensors, self.kernel, load)
-        if moved is not None:
-            at = ", ".join(self.first(form) for form in moved.at)
-            text = f"{moved.name}.load([{at}]).reshape{self.shape(moved.axes)}"
-            places = ", ".join(str(moved.axes.index(axis)) for axis in load.out.axes)
-            return text if moved.axes == load.out.axes else f"tl.permute({text}, ({places}))"
-        mask = ""
-        if load.guards:
-            held = self.condition(load.guards, load.out.axes)
-            mask = f", mask={held}, other={number(load.fill)}"
-        return f"tl.load({self.address(load.tensor, load.index, load.out.axes)}{mask})"
-
-    def _store(self, store: Store) -> None:
-        moved = block_of(self.tensors, self.kernel, store)
-        if moved is not None:
-            at = ", ".join(self.first(form) for form in moved.at)
-            places = ", ".join(str(store.arg.axes.index(axis)) for axis in moved.axes)
-            name = store.arg.name
-            text = name if moved.axes == store.arg.axes else f"tl.permute({name}, ({places}))"
-            shape = f"({', '.join(map(str, moved.block))})"
-            self.put(f"{moved.name}.store([{at}], tl.reshape({text}, {shape}))")
-            return
-        mask = ""
-        if store.guards:
-            mask = f", mask={self.condition(store.guards, store.arg.axes)}"
-        address = self.address(store.tensor, store.index, store.arg.axes)
-        self.put(f"tl.store({address}, {store.arg.name}{mask})")
-
     def _cast(self, cast: Cast) -> None:
         text = cast.arg.name
         if self.interpreted and (cast.arg.type, cast.out.type) == ("fp32", "bf16"):
@@ -318,39 +311,6 @@ class Text(Forms):
             anew = isinstance(cast, Widen) and not self.interpreted
             text = f"{f'_anew({text})' if anew else text}.to({TYPES[cast.out.type]})"
         self.put(f"{cast.out.name} = {text}")
-
-    def _publish(self, publish: Publish) -> None:
-        step = step_of(publish.loop)
-        size = math.prod(self.tensors[publish.tensor].shape[1:])
-        shape = self.tensors[publish.tensor].shape[1:]
-        base = f"{pointer(publish.tensor)} + {step} % 2 * {size}"
-        address = self.address(publish.tensor, publish.index, publish.arg.axes, base, shape)
-        held = self.condition(publish.guards, publish.arg.axes) if publish.guards else ""
-        mask = f", mask={held}" if held else ""
-        type_ = TYPES[self.tensors[publish.tensor].type]
-        self.put(f"tl.store({address}, {publish.arg.name}.to({type_}){mask})")
-
-    def _barrier(self, barrier: Barrier) -> None:
-        """Arrive, then wait until as many have arrived as there are programs times steps."""
-        counter = pointer(barrier.tensor)
-        wanted = f"({step_of(barrier.loop)} + 1) * {self.kernel.programs}"
-        self.put("tl.debug_barrier()")
-        self.put(f'tl.atomic_add({counter}, 1, sem="release", scope="gpu")')
-        # one thread of a program polls; a load would be done by all of them, and takes longer
-        poll = f'tl.atomic_add({counter}, 0, sem="acquire", scope="gpu")'
-        self.put(f"while {poll} < {wanted}:")
-        self.put("    pass")
-        self.put("tl.debug_barrier()")
-
-    def _fetch(self, fetch: Fetch) -> None:
-        step = step_of(fetch.loop)
-        shape = self.tensors[fetch.tensor].shape[1:]
-        base = f"{pointer(fetch.tensor)} + ({step} + 1) % 2 * {math.prod(shape)}"
-        address = self.address(fetch.tensor, fetch.index, fetch.out.axes, base, shape)
-        mask = ""
-        if fetch.guards:
-            mask = f", mask={self.condition(fetch.guards, fetch.out.axes)}, other=0.0"
-        self.put(f'{fetch.out.name} = tl.load({address}{mask}, cache_modifier=".cg")')
 
     def _dot(self, dot: Dot) -> None:
         left = self._matrix(dot.left, (dot.batch, dot.m, dot.k))
@@ -398,6 +358,14 @@ class Text(Forms):
             text = f"{REDUCTIONS[reduce.fn]}({text}, {axes.index(axis)})"
             axes.remove(axis)
         self.put(f"{reduce.out.name} = {text}")
+
+    def _reduce_together(self, sums: list[Reduce]) -> None:
+        text = f"({', '.join(one.arg.name for one in sums)})"
+        axes = list(sums[0].arg.axes)
+        for axis in sums[0].axes:
+            text = f"tl.reduce({text}, {axes.index(axis)}, _{sums[0].fn}_{len(sums)})"
+            axes.remove(axis)
+        self.put(f"{', '.join(one.out.name for one in sums)} = {text}")
 
     # --- pointwise code -----------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gpu.lowering.orders import operands
 from gpu.plan import ITEM_BYTES, Cast, Kernel, Loop, Statement, Value, with_values
+from gpu.uses import operands
 
 FEWEST = 4
 """Numbers a thread from which on it matters: two registers for four."""

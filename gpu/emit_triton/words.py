@@ -54,6 +54,21 @@ REDUCTIONS = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
 DOT_PRECISION = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"'}
 
 
+def combine(fn: str, count: int) -> str:
+    """A function that reduces `count` tiles at once: two numbers of each become one.
+
+    >>> print(combine("max", 2))
+    @triton.jit
+    def _max_2(a0, a1, b0, b1):
+        return tl.maximum(a0, b0), tl.maximum(a1, b1)
+    <BLANKLINE>
+    """
+    pairs = [(f"a{i}", f"b{i}") for i in range(count)]
+    names = ", ".join([a for a, _ in pairs] + [b for _, b in pairs])
+    results = ", ".join(FUNCTIONS["add" if fn == "sum" else fn].format(*pair) for pair in pairs)
+    return f"@triton.jit\ndef _{fn}_{count}({names}):\n    return {results}\n"
+
+
 def number(value: float) -> str:
     """A literal."""
     if math.isinf(value):

@@ -3,8 +3,8 @@
 Each kernel of the schedule works out the nodes that it makes, from tensors in memory down to
 stores: `axes` gives every axis its programs, steps and lanes; `scopes` says which loops there are
 and what each finishes; `tiles` writes the statements; `bounds` shortens loops where a mask leaves
-nothing to do; `orders` chooses the order of every tile's dimensions; `ahead` puts loads first in
-steps that wait for each other.
+nothing to do; `orders` chooses the order of every tile's dimensions; `ahead` puts loads first
+and sums side by side in steps that wait for each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from dataflow.errors import did_you_mean
 from dataflow.index import affine
 from dataflow.nodes import Graph, live
-from gpu.lowering.ahead import asked_for_early
+from gpu.lowering.ahead import ahead
 from gpu.lowering.axes import plan_axes, power_of_two, product_sides
 from gpu.lowering.bounds import bounded
 from gpu.lowering.draft import Scope, Store_
@@ -230,7 +230,7 @@ def _kernel(
     tile_kernel.build(top, (), stores)
     body = bounded(graph, axes, placed(tuple(top.statements), places))
     _check_sizes(body, axes, where)
-    body = asked_for_early(ordered(body, axes, tensors))
+    body = ahead(ordered(body, axes, tensors), axes, plan.warps)
     if plan.stack:
         body, axes = stacked(graph, body, axes, tensors)
     grid = tuple(axis for axis in plan.grid if axis in axes and axes[axis].grid > 1)

@@ -30,7 +30,6 @@ from gpu.plan import (
     Permute,
     Publish,
     Reduce,
-    Stack,
     Statement,
     Store,
     Tensor,
@@ -38,6 +37,7 @@ from gpu.plan import (
     Value,
     statements_of,
 )
+from gpu.uses import operands
 
 Order = tuple[str, ...]
 
@@ -65,18 +65,6 @@ def ordered(
     search.run()
     symmetric = {name for name, tensor in tensors.items() if tensor.symmetric}
     return _Rewrite(search, symmetric).body(body)
-
-
-def operands(statement: Statement) -> tuple[Operand, ...]:
-    """What a statement reads."""
-    if isinstance(statement, Map | Stack):
-        return statement.args
-    if isinstance(statement, Dot):
-        acc = () if statement.acc is None else (statement.acc,)
-        return (statement.left, statement.right, *acc)
-    if isinstance(statement, Mask | Reduce | Permute | Unstack | Cast | Store | Publish):
-        return (statement.arg,)
-    return ()
 
 
 @dataclass(frozen=True)

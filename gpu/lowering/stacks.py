@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 
 from dataflow.index import Affine
 from dataflow.nodes import Graph
-from gpu.lowering.orders import operands
 from gpu.lowering.stacked_tables import Tables
 from gpu.plan import (
     AxisPlan,
@@ -45,6 +44,7 @@ from gpu.plan import (
     Value,
     statements_of,
 )
+from gpu.uses import operands
 
 PART = "part"
 """The axis of what is stacked, unless the graph has one of that name."""
