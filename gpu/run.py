@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from gpu.lowering.lower import lower
 from gpu.module import GpuError, load
 from gpu.operator import launch as launch_operator
 from gpu.operator import register
-from gpu.plan import Plan, Tensor
+from gpu.plan import Kernel, Plan, Tensor
 from gpu.schedule import GpuSchedule
 from gpu.tables import numbers
 
@@ -75,6 +75,8 @@ class Compiled:
             if tensor.kind == "const"
         }
         self._launches = [(getattr(self._module, one.kernel.name), one) for one in made.launches]
+        if where == "interpreter":
+            _none_waits(one.kernel for one in made.launches)
         self._zeroed = _zeroed(self.graph, self.plan)
         self._cores = 0 if where != "gpu" else cores(self.device)
         self.key = register(self)
@@ -294,6 +296,18 @@ def _prepare(where: str) -> None:
             "gpu: must be a CUDA device that torch sees, got none; "
             "the interpreter runs the same kernels on the CPU"
         )
+
+
+def _none_waits(kernels: Iterable[Kernel]) -> None:
+    """Raise GpuError where programs wait for each other: interpreted, one runs after another."""
+    faults = [
+        f"kernel {kernel.name}: must have one program in the interpreter, where none can wait for "
+        f"another, got {kernel.programs}; widen the tiles of {', '.join(kernel.grid)}"
+        for kernel in kernels
+        if kernel.cooperative and kernel.programs > 1
+    ]
+    if faults:
+        raise GpuError(faults)
 
 
 def _mend_interpreter() -> None:

@@ -29,7 +29,8 @@ def plan_axes(
     if faults:
         raise GpuScheduleError(faults)
     single = {axis for axis, e in extents.items() if _plan(axis, e, plan, 1).tile == 1}
-    wide = product_axes(graph, nodes, single)
+    padded = {axis for axis, e in extents.items() if plan.tile.get(axis, 1) > e}
+    wide = product_axes(graph, nodes, single, padded)
     side = SMALLEST_FP8_SIDE if precision == "fp8" else SMALLEST_PRODUCT_SIDE
     return {
         axis: _plan(axis, extent, plan, side if axis in wide else 1)
@@ -37,24 +38,32 @@ def plan_axes(
     }
 
 
-def product_axes(graph: Graph, nodes: Iterable[Node], single: Set[str] = frozenset()) -> set[str]:
+def product_axes(
+    graph: Graph,
+    nodes: Iterable[Node],
+    single: Set[str] = frozenset(),
+    padded: Set[str] = frozenset(),
+) -> set[str]:
     """Return the axes that are rows, columns or depth of some product of two matrices.
 
     single: axes of which a tile has one point; where a side has no others, the tiles' product is
-    none of matrices.
+    none of matrices. padded: see `product_sides`.
     """
     found: set[str] = set()
     for node in nodes:
-        sides = product_sides(graph, node)
+        sides = product_sides(graph, node, padded)
         if sides is not None and all(set(side) - single for side in sides[1:]):
             found |= {axis for side in sides[1:] for axis in side}
     return found
 
 
 def product_sides(
-    graph: Graph, node: Node
+    graph: Graph, node: Node, padded: Set[str] = frozenset()
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
-    """Return (batch, m, n, k) of an einsum that is a product of two matrices, None of any other."""
+    """Return (batch, m, n, k) of an einsum that is a product of two matrices, None of any other.
+
+    padded: axes that count as having more than one point, since tiles have more lanes.
+    """
     if node.op != "einsum" or len(node.args) != 2:
         return None
     left, right = (graph.node(name).axes for name in node.args)
@@ -62,7 +71,7 @@ def product_sides(
     batch = tuple(axis for axis in node.axes if axis in left and axis in right)
     m = tuple(axis for axis in node.axes if axis in left and axis not in right)
     n = tuple(axis for axis in node.axes if axis in right and axis not in left)
-    wide = all(any(graph.extent(axis) > 1 for axis in side) for side in (m, n, k))
+    wide = all(any(graph.extent(a) > 1 or a in padded for a in side) for side in (m, n, k))
     return (batch, m, n, k) if wide else None
 
 

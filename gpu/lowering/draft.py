@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dataflow.index import Affine, affine
 from dataflow.nodes import TURNS, Graph, Node
+from gpu.lowering.axes import product_sides
 from gpu.lowering.names import identifier
 from gpu.lowering.pads import ANY, FINITE, Pad, Pads, map_pads
 from gpu.lowering.scopes import Loops, Nest
@@ -95,6 +96,11 @@ class Draft:
         """Those of `axes` that a tile has a dimension for, in the graph's order."""
         wanted = set(axes)
         return tuple(a for a in self.axes if a in wanted and self.axes[a].tile > 1)
+
+    def sides(self, node: Node) -> tuple[tuple[str, ...], ...] | None:
+        """The (batch, m, n, k) of a product of two matrices, of as many lanes as tiles have."""
+        lanes = {axis for axis, plan in self.axes.items() if plan.tile > 1}
+        return product_sides(self.graph, node, lanes)
 
     def padded(self, axes: Iterable[str]) -> tuple[str, ...]:
         """Those of `axes` on which some lane lies past the extent."""

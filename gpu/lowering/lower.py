@@ -267,7 +267,7 @@ def _in_parts(graph: Graph, plan: KernelSchedule, where: str) -> Graph:
             faults.append(f"{place}: axis must be one that only sums of products read, got another")
     if faults:
         raise GpuScheduleError(faults)
-    return parted(graph, plan.parts)
+    return parted(graph, {axis: count for axis, count in plan.parts.items() if count > 1})
 
 
 def _check_sizes(body: tuple[Statement, ...], axes: Mapping[str, AxisPlan], where: str) -> None:

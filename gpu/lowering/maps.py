@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from dataflow.nodes import Node
 from dataflow.ops import row
-from gpu.lowering.axes import product_sides
 from gpu.lowering.draft import Made, Points, Scope
 from gpu.lowering.pads import ANY, FINITE, is_finite
 from gpu.lowering.sums import Sums
@@ -59,7 +58,7 @@ class Maps(Sums):
         """Whether `node` is a product, not yet finished, that one node reads."""
         readers = len(self.graph.consumers(node.name))
         stored = any(output.node == node.name for output in self.graph.outputs)
-        product = product_sides(self.graph, node) is not None
+        product = self.sides(node) is not None
         free = not self.nest.finishes(node) and node.name not in self.memory
         return product and free and readers == 1 and not stored
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from dataflow.nodes import Node
 from dataflow.ops import contracted, reduce_row
-from gpu.lowering.axes import product_sides
 from gpu.lowering.draft import Made, Points, Scope, defines
 from gpu.lowering.pads import ANY, FINITE, is_finite, product_pads
 from gpu.lowering.reads import Reads
@@ -61,7 +60,7 @@ class Sums(Reads):
     ) -> Value:
         """A sum of products: on the tensor cores where it is one of two matrices."""
         each = [{**points, **inner} for inner in self.instances(contracted(node, self.graph))]
-        sides = product_sides(self.graph, node)
+        sides = self.sides(node)
         if sides is not None:
             batch, m, n, k = (self.dims(side) for side in sides)
             if m and n and k:
