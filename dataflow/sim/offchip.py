@@ -102,10 +102,11 @@ def check_in_flight(unit: Unit, tensor: Tensor, tile: Requests, outstanding: int
     """Raise ProgramError where a beat has more bursts, all in flight at once, than may be."""
     widest = max(need - end for need, end in zip(tile.needs, (0, *tile.ends), strict=False))
     if widest > outstanding:
+        kind = "writes" if unit.kind == "store" else "requests"
         raise ProgramError(
-            f"{unit.name}: bursts of a beat must be at most the {outstanding}"
-            f" requests in flight, got {widest}; let its lanes run along the fastest axis of"
-            f" {tensor.name}"
+            f"{unit.name}: bursts of a beat must be at most the {outstanding} {kind} in flight, got"
+            f" {widest}; let its lanes run along the fastest axis of {tensor.name}, or the machine"
+            f" have more (generators.outstanding_{kind})"
         )
 
 

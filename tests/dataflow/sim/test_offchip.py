@@ -10,10 +10,14 @@ import pytest
 
 import hwspecs
 from dataflow.index import affine
+from dataflow.kernels import build
 from dataflow.program import Access
+from dataflow.schedule import Schedule
 from dataflow.sim import ProgramError
+from dataflow.sim import simulate as run
 from dataflow.sim.coordinates import coordinates
 from dataflow.sim.offchip import requests
+from mapping import map_graph
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +215,15 @@ def test_beat_of_more_bursts_than_may_be_in_flight_is_refused(wire, machine, sim
     machine = machine.model_copy(update={"generators": fields})
     with pytest.raises(ProgramError, match="must be at most the 4 requests in flight, got 8"):
         simulate(loads(wire, machine, 256, lanes=128))
+
+
+def test_store_of_more_bursts_a_beat_than_writes_in_flight_names_the_machine_s_number() -> None:
+    # rows of 24 words on bursts of 16: the first 16 of row 1 are in two of them
+    machine = hwspecs.load("tungsten_20x20")
+    fields = machine.generators.model_copy(update={"outstanding_writes": 1})
+    machine = machine.model_copy(update={"generators": fields})
+    schedule = Schedule.from_yaml("{nodes: {c: {vector: {j: 16}}, store c: {vector: {j: 16}}}}")
+    program = map_graph(build("outer_product", {"i": 3, "j": 24}), machine, schedule).program
+    for engine in ("simpy", "fast"):
+        with pytest.raises(ProgramError, match=r"the 1 writes in .*generators.outstanding_writes"):
+            run(program, None, values=False, engine=engine)
