@@ -142,14 +142,15 @@ class _Tilings:
 
     def _ahead(self) -> list[Node]:
         """Products along a recurrence's axis that nothing carried enters, where it pays to form
-        them ahead: what the recurrence would hold or load at each point does not fit on chip."""
+        them ahead: the inputs that all its points share do not fit on chip, those that the loops
+        outside go along counted at one of their points."""
         if len(self.roles.recurrent) != 1 or self.sides:
             return []
         (axis,) = self.roles.recurrent
         held = sum(
-            self._elems(node)
+            math.prod(self.graph.extent(a) for a in node.axes if a not in self.roles.outer)
             for node in self.graph.nodes
-            if node.op == "input" and axis not in node.axes
+            if node.op == "input" and self._is_shared(node, axis)
         )
         machine = self.machine
         room = machine.grid.memory_units * machine.memory.capacity_bytes
@@ -173,8 +174,10 @@ class _Tilings:
             else:
                 yield from self._readers(node, (*via, reader))
 
-    def _elems(self, node: Node) -> int:
-        return math.prod(self.graph.extent(axis) for axis in node.axes)
+    def _is_shared(self, node: Node, axis: str) -> bool:
+        """Whether a reader takes the same of a value at every point of the axis, views included:
+        keys in blocks have a name for all of their axis, and are another block at each point."""
+        return any(axis not in (via[-1] if via else node).axes for _, via in self._readers(node))
 
     def _blocks(self) -> list[int]:
         """Points of a block: the most that divide the axis, where these are few about the same in

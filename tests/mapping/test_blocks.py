@@ -113,3 +113,10 @@ def test_blocks_load_the_weights_of_the_input_less_often_than_once_a_step() -> N
     program = map_graph(_layer(), machine, blocked).program
     assert _moved(program, "w") == 4 * 1024**2 * (64 // blocked.tile["t"])
     assert _moved(program, "u") == 4 * 1024**2
+
+
+def test_attention_over_many_keys_takes_no_blocks() -> None:
+    # Queries and keys of 512 MiB do not fit 16 MiB of scratchpads, yet no weights are to be held:
+    # each block of keys is another one, and each tile of queries is held by itself.
+    graph = build("attention", {"heads": 16, "n": 65536, "m": 65536, "d": 128})
+    assert "m.b" not in default_schedule(graph, hwspecs.load("plasticine")).tile
