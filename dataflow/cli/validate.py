@@ -14,10 +14,11 @@ from dataflow.cli.shell import STOPPED, check_engine, print_, print_json
 from dataflow.options import AsJson, Engine
 
 if TYPE_CHECKING:
+    from dataflow.deepbench import Layer
     from dataflow.validate import Case, Measured
     from hwspecs import Machine
 
-Row = TypeVar("Row")
+Row = TypeVar("Row", bound="Layer | Case")
 Compared = TypeVar("Compared")
 
 TUNGSTEN, DEEPBENCH = "tungsten", "deepbench"
@@ -109,13 +110,18 @@ def _check_schedules(cases: Iterable[Case]) -> None:
 
 
 def _until_stopped(
-    rows: Iterable[Row], compared: Callable[[Row], Compared]
+    rows: Sequence[Row], compared: Callable[[Row], Compared]
 ) -> tuple[list[Compared], bool]:
     """What each row gives, and whether the user stopped it before all had been run."""
+    from dataflow.progress import steps
+
     done: list[Compared] = []
     try:
-        for row in rows:
-            done.append(compared(row))
+        with steps() as progress:
+            for row in rows:
+                if progress:
+                    progress(len(done), len(rows), row.name)
+                done.append(compared(row))
     except KeyboardInterrupt:
         if not done:  # no case: no table and no means
             raise
