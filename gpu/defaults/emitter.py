@@ -11,7 +11,8 @@ not print.
 from __future__ import annotations
 
 from dataflow.nodes import Graph, live
-from gpu.defaults.schedule import default_schedule, product_or_row
+from gpu.defaults.cuts import product_or_row
+from gpu.defaults.schedule import default_schedule
 from gpu.emit_gluon.schedule import gluon_schedule
 from gpu.module import GpuError
 from gpu.schedule import GpuSchedule

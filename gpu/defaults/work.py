@@ -1,4 +1,4 @@
-"""What a default schedule is chosen for: a card, and the work of one kernel."""
+"""What a default schedule is chosen for: a card, the work of one kernel, usual sizes of tiles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from dataclasses import dataclass
 
 from dataflow.nodes import Graph, Node
 from gpu.lowering.axes import product_sides
+
+PRODUCT_ROWS = 128
+"""Rows and columns of a product's tile: two warp groups of 64 rows fill a Hopper tensor core."""
+WHOLE_ROW = 32768
+"""Longest row of a kernel without products that lies whole in the tile."""
+ROW_ELEMENTS = 4096
+"""Elements that a program of a kernel without products works on at once."""
 
 
 @dataclass(frozen=True)
