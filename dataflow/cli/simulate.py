@@ -247,8 +247,9 @@ def _report(
     from dataflow import render, render_gains, render_why
     from dataflow.explain import definition
     from dataflow.gains import gains_json
-    from dataflow.report import as_json as to_json
-    from dataflow.report import links_json, report
+    from dataflow.report import report
+    from dataflow.report_json import as_json as to_json
+    from dataflow.report_json import links_json
     from mapping.bounds import bound, program_bound
 
     asked = task.request

@@ -15,7 +15,8 @@ from dataflow.render import explain, quantity, render, seconds, terms_of
 from dataflow.render_validation import SERVED_TERMS, VALIDATION_TERMS
 from dataflow.render_why import terms_of as why_terms
 from dataflow.render_why import why
-from dataflow.report import STALLS, BankRow, BufferRow, Report, UnitRow, as_json, links_json
+from dataflow.report import STALLS, BankRow, BufferRow, Report, UnitRow
+from dataflow.report_json import as_json, links_json
 
 
 @dataclass(frozen=True)
