@@ -13,7 +13,7 @@ from dataflow.streams import StreamGraph, stream
 from dataflow.streams.node import StreamNode
 from hwspecs import Machine
 from mapping.bounds import Bound, bound
-from mapping.build import build
+from mapping.building.program import build
 from mapping.default_schedule import candidates
 from mapping.errors import MappingError, refuse, shortage
 from mapping.partition import Group, partition

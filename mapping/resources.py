@@ -1,5 +1,5 @@
 """Counts what a mapping takes of a machine, and how long each of its parts is busy, before any
-Program is built. `mapping/build.py` uses the same plans, so that the counts agree."""
+Program is built. `mapping/building/` uses the same plans, so that the counts agree."""
 
 from __future__ import annotations
 

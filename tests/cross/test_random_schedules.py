@@ -24,7 +24,7 @@ from dataflow.streams import stream
 from hwspecs import Machine, load
 from mapping import map_graph
 from mapping.bounds import bound, program_bound
-from mapping.build import build
+from mapping.building.program import build
 from mapping.errors import MappingError
 from mapping.partition import partition
 from mapping.resources import Needs, needs

@@ -15,7 +15,7 @@ from dataflow.validate import published, read_cases
 from hwspecs import load
 from mapping import map_graph
 from mapping.banks import read_lanes, tile_strides, turns, write_lanes
-from mapping.build import build
+from mapping.building.program import build
 from mapping.partition import partition
 from tests.cross.random_schedules import inputs_of
 

@@ -13,7 +13,7 @@ from dataflow.sim import simulate
 from dataflow.streams import stream
 from hwspecs import Machine, load
 from hwspecs.machine import Operation
-from mapping.build import build
+from mapping.building.program import build
 from mapping.partition import partition
 from tests.cross.random_schedules import inputs_of, roomy
 from tests.dataflow.streams.small import chain, gemm, running_sum, softmax

@@ -13,7 +13,7 @@ from dataflow.nodes import Graph
 from dataflow.schedule import NodeSchedule, Schedule, ScheduleError
 from dataflow.streams import stream
 from mapping import MappingError
-from mapping.build import build as build_program
+from mapping.building.program import build as build_program
 from mapping.partition import Group, group_map, partition
 from mapping.resources import needs
 from tests.cross.random_schedules import CASES, graph_of, random_schedule, roomy

@@ -4,7 +4,7 @@ import pytest
 
 from dataflow.schedule import Schedule
 from dataflow.streams import stream
-from mapping.build import build
+from mapping.building.program import build
 from mapping.partition import partition
 from mapping.resources import Needs, busy_cycles, firings, needs, off_chip_cycles
 from tests.cross.random_schedules import roomy

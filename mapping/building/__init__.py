@@ -1,0 +1,1 @@
+"""Builds a Program from a StreamGraph and its groups."""
